@@ -50,7 +50,7 @@ import { exportStore } from './transfer/export/export.ts'
 import { importStore } from './transfer/export/import.ts'
 import { examine } from './upkeep/doctor/doctor.ts'
 import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
-import { openWorkflows } from './workflows/workflows.ts'
+import { isWorkflowKind, openWorkflows } from './workflows/workflows.ts'
 
 export interface Assembled<M extends EventMap>
   extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {}
@@ -152,8 +152,10 @@ export function assemble<M extends EventMap>(
       for (const each of definitions) {
         if (each.kind === 'projection') activated.push(projections.projections.register(each))
         else if (each.kind === 'collection') collections.register(each)
-        else aggregates.register(each)
+        else if (each.kind === 'aggregate') aggregates.register(each)
+        else workflows.workflows.register(each)
       }
+      if (definitions.some(({ kind }) => isWorkflowKind(kind))) activated.push(workflows.workflows.sync())
       await Promise.all(activated)
     },
     aggregates: aggregates.repository,

@@ -9,9 +9,7 @@
  *       projections: [sales],
  *       collections: [customers],
  *       subscriptions: { mailer: { types: ['OrderShipped'], onEvent: sendMail } },
- *       register(store) {
- *         store.workflows.on('OrderPlaced', { name: 'pay' }, pay)
- *       },
+ *       handlers: [charge, ship],
  *     })
  *
  * Everything is registered whenever a command opens the store, and run only by the commands that run things.
@@ -32,7 +30,7 @@ export interface Config<M extends EventMap = UntypedEvents>
   readonly aggregates?: readonly Aggregate[] | undefined
   /** Subscriptions by name; `rillflow run` runs them. */
   readonly subscriptions?: Readonly<Record<string, CallbackOptions<M>>> | undefined
-  /** Whatever else is to be registered: handlers, joins, schedules, undos, projections with another lifecycle. */
+  /** Whatever else is to be registered: definitions that are known only later, projections with another lifecycle. */
   readonly register?: ((store: Store<M>) => Awaitable<void>) | undefined
 }
 

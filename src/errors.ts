@@ -1,4 +1,4 @@
-/** Every error that users can meet, one by one. What each says is in `core/`; `docs/reference/errors.md` is made from it. */
+/** Every error that users can meet, folder by folder: `rillflow/errors`. `docs/reference/errors.md` is generated from them. */
 export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './aggregates/errors.ts'
 export {
   CheckpointBeyondHead,
@@ -52,14 +52,18 @@ export {
   DocumentDeleted,
   DocumentExists,
   DocumentNotFound,
+  InvalidCursor,
   InvalidDocument,
+  InvalidFilter,
   InvalidPatch,
+  InvalidQuery,
+  NotOne,
   PatchMismatch,
   type RefusedItem,
   UniqueViolation,
+  UnknownLanguage,
   UpcastFailed,
 } from './documents/errors.ts'
-export { InvalidCursor, InvalidFilter, InvalidQuery, NotOne, UnknownLanguage } from './documents/query/errors.ts'
 export {
   DuplicateEventId,
   IdempotencyConflict,

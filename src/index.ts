@@ -5,10 +5,9 @@ export {
   defineAggregate,
   defineClassAggregate,
 } from './aggregates/aggregate.ts'
-export type { CommitOptions } from './aggregates/commit.ts'
 export type { LoadedAggregate } from './aggregates/loaded.ts'
 export { defineProjectedAggregate } from './aggregates/projected.ts'
-export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
+export type { CommitOptions, Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
 export type { Snapshotter, SnapshotterMetrics } from './aggregates/snapshotter.ts'
 export { type Config, defineConfig } from './config.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
@@ -68,49 +67,43 @@ export type {
   IndexingOptions,
   PathsOf,
 } from './documents/indexes.ts'
-export {
-  append,
-  increment,
-  insert,
-  type MergePatch,
-  type Operation,
-  type Patch,
-  remove,
-  rename,
-  set,
-  unset,
-} from './documents/patch/patch.ts'
-export { type BoundQuery, type CompiledQuery, compileQuery } from './documents/query/compile.ts'
+export { increment } from './documents/patch/patch.ts'
 export {
   and,
   between,
-  type Condition,
   contains,
-  elemMatch,
   eq,
-  exists,
   gt,
   gte,
   isIn,
   isNull,
-  like,
   lt,
   lte,
   ne,
   not,
   or,
-  regex,
   search,
   startsWith,
 } from './documents/query/condition.ts'
-export { at, type Field, lower, type MetaFields, type Path, type UntypedField } from './documents/query/field.ts'
-export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
-export { avg, count, type Figure, type GroupQuery, max, min, sum } from './documents/query/group.ts'
-export type { OrderAs, OrderOptions } from './documents/query/order.ts'
-export type { IncludeOptions, NumberedPage, Query, Queryable, Rows } from './documents/query/query.ts'
+export type { Query, Rows } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
 export type { ExpectedOptions } from './documents/write.ts'
-export * from './errors.ts'
+export {
+  DocumentConflict,
+  DocumentExists,
+  DocumentNotFound,
+  IdempotencyConflict,
+  InvalidEvent,
+  isRillflowError,
+  NonRetryable,
+  OutcomeUnknown,
+  Overloaded,
+  RetryLater,
+  RillflowError,
+  TimedOut,
+  UniqueViolation,
+  VersionConflict,
+} from './errors.ts'
 export type { AppendOptions } from './events/append/append.ts'
 export type { AppendBuilder } from './events/append/builder.ts'
 export type { AppendResult } from './events/append/outcome.ts'
@@ -212,7 +205,7 @@ export type { Diagnosis, DoctorOptions, Finding } from './upkeep/doctor/doctor.t
 export type { RetentionOptions } from './upkeep/retention.ts'
 export type { UpkeepKind, UpkeepOptions, UpkeepProgress, UpkeepReport } from './upkeep/upkeep.ts'
 export type { CancelOptions } from './workflows/cancel/cancel.ts'
-export type { UndoneStep, UndoOptions, UndoRequest, UndoRun } from './workflows/cancel/undo.ts'
+export { defineUndo, type Undo, type UndoneStep, type UndoOptions, type UndoRequest } from './workflows/cancel/undo.ts'
 export type {
   HandlerLetter,
   HandlerLetterDetails,
@@ -221,53 +214,71 @@ export type {
   LetterGroup,
   ListHandlerLetters,
 } from './workflows/dead-letters/dead-letters.ts'
-export type { DeadLetterReason } from './workflows/dead-letters/letters.ts'
+export type { DeadLetterReason } from './workflows/dead-letters/record.ts'
 export type { InlineContext } from './workflows/dispatch/inline.ts'
 export {
+  type AttemptResult,
   type Batch,
   type BatchOptions,
   batch,
+  type Compensation,
   type Completion,
+  compensate,
   complete,
   type Emission,
-  type EmissionOf,
+  type Emit,
   type EmitOptions,
-  emit,
   type HandlerResult,
 } from './workflows/emit.ts'
-export type { Flow } from './workflows/flow.ts'
-export type { HandlerKind, HandlerOptions, RateLimit, TerminalFailure } from './workflows/handler.ts'
-export type { Activity, ActivityKind } from './workflows/insight/activity.ts'
-export type { Attempt, AttemptPage, AttemptsOptions } from './workflows/insight/attempts.ts'
-export type { FailedOptions, FailedWorkflow } from './workflows/insight/failed.ts'
-export type { HandlerDescription } from './workflows/insight/handlers.ts'
-export type { FlowInsight, Insight } from './workflows/insight/insight.ts'
-export type { ListWorkflowsOptions, WorkflowPage } from './workflows/insight/list.ts'
-export type { ExecutionState, OpenCounts } from './workflows/insight/open.ts'
+export {
+  defineHandler,
+  type Handler,
+  type HandlerFailure,
+  type HandlerKind,
+  type HandlerOptions,
+  type RateLimit,
+  type TerminalFailure,
+} from './workflows/handler.ts'
+export type { Activity, ActivityKind, Attempt, AttemptsOptions } from './workflows/insight/activity.ts'
+export type { ExecutionState, Executions, OpenCounts } from './workflows/insight/executions.ts'
+export type { HandlerDescription, Handlers } from './workflows/insight/handlers.ts'
+export type { Insight, WorkerDescription, WorkflowInsight } from './workflows/insight/insight.ts'
+export type { ListWorkflowsOptions } from './workflows/insight/list.ts'
 export type { WorkflowStats } from './workflows/insight/stats.ts'
 export type { EventNode, HandlerNode, TreeNode, TreeOptions, WorkflowTree } from './workflows/insight/tree.ts'
-export type { WatchFlowOptions, WatchFlowsOptions } from './workflows/insight/watch.ts'
-export type { WorkerDescription } from './workflows/insight/workers.ts'
-export type { JoinContext, JoinInfo, JoinOptions, JoinPolicy, Joins } from './workflows/joins/join.ts'
+export type { WatchWorkflowOptions, WatchWorkflowsOptions } from './workflows/insight/watch.ts'
+export {
+  defineJoin,
+  type JoinContext,
+  type JoinInfo,
+  type JoinOptions,
+  type JoinPolicy,
+} from './workflows/joins/join.ts'
 export type { PublishOptions } from './workflows/publish.ts'
-export type { Missed } from './workflows/schedules/missed.ts'
 export type { ScheduleOutcome } from './workflows/schedules/run.ts'
-export type {
-  ScheduleContext,
-  ScheduleDefinition,
-  ScheduleOptions,
-  ScheduleResult,
+export {
+  defineSchedule,
+  type Schedule,
+  type ScheduleContext,
+  type ScheduleOptions,
+  type ScheduleResult,
+  type StoredSchedule,
 } from './workflows/schedules/schedule.ts'
-export type { ScheduleHistoryOptions, Schedules, TriggeredRun } from './workflows/schedules/schedules.ts'
-export type { ListedRun, ScheduleStatus } from './workflows/schedules/status.ts'
-export type { SettledOptions } from './workflows/settled.ts'
-export type { WorkflowState, WorkflowStatus } from './workflows/status.ts'
+export type {
+  ScheduleHistoryOptions,
+  ScheduleRun,
+  ScheduleStatus,
+  Schedules,
+  TriggeredRun,
+} from './workflows/schedules/schedules.ts'
+export type { Missed } from './workflows/schedules/times.ts'
+export type { WorkflowFailure, WorkflowState, WorkflowStatus } from './workflows/status.ts'
 export type { Child, ChildStatus, StartOptions } from './workflows/steps/children.ts'
 export type { HandlerContext } from './workflows/steps/context.ts'
-export type { WaitOptions } from './workflows/steps/signals.ts'
 export type { StepOptions } from './workflows/steps/steps.ts'
+export type { WaitOptions } from './workflows/steps/waits.ts'
 export { type Transition, transition } from './workflows/transition.ts'
 export type { Lane, Lanes, ListLanesOptions } from './workflows/work/lanes.ts'
-export type { AttemptResult } from './workflows/work/result.ts'
 export type { Worker, WorkerOptions } from './workflows/work/worker.ts'
-export type { WorkflowOptions, Workflows } from './workflows/workflows.ts'
+export type { Workflow } from './workflows/workflow.ts'
+export type { WorkflowDefinition, WorkflowOptions, Workflows } from './workflows/workflows.ts'

@@ -24,7 +24,7 @@ import { lendDatabase } from './database/handle.ts'
 import type { PostgresOptions } from './database/postgres/postgres.ts'
 import type { Collection } from './documents/collection.ts'
 import type { AppendDefaults } from './events/append/prepare.ts'
-import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
+import type { EventDefinitions, EventMap, EventsAccepted, UntypedEvents } from './events/definition.ts'
 import type { Events } from './events/events.ts'
 import type { Upcaster } from './events/read/upcast.ts'
 import type { Streams } from './events/streams/streams.ts'
@@ -51,7 +51,9 @@ import type { ExportManifest } from './transfer/export/manifest.ts'
 import type { Diagnosis, DoctorOptions } from './upkeep/doctor/doctor.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
 import type { UpkeepOptions, UpkeepReport } from './upkeep/upkeep.ts'
-import type { WorkflowOptions, Workflows } from './workflows/workflows.ts'
+import type { Handler } from './workflows/handler.ts'
+import type { Schedule } from './workflows/schedules/schedule.ts'
+import type { WorkflowDefinition, WorkflowOptions, Workflows } from './workflows/workflows.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions, SlowStatementOptions {
   /** The events there are, from `defineEvents`: types them, and checks them where a schema is given. */
@@ -81,6 +83,14 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   resendMs?: number | undefined
   /** Appends that may wait at once; more are refused with `Overloaded`. Default 10 000. */
   maxQueuedAppends?: number | undefined
+  /** Code that runs because of events: `defineHandler`. */
+  handlers?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** Handlers that run once for a batch: `defineJoin`. */
+  joins?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** What undoes steps when a workflow is compensated: `defineUndo`. */
+  undos?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** Events that are published because it is time: `defineSchedule`. */
+  schedules?: readonly Schedule<EventsAccepted<NoInfer<M>>>[] | undefined
   /** Limits of workflows. */
   workflows?: WorkflowOptions | undefined
   /** How long what is of no more use is kept; daemons and workers delete what is older. */
@@ -116,7 +126,9 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly schema: Schema
   readonly projections: Projections
   /** Makes definitions known to this store that it was not opened with. An inline projection that is new is then active. */
-  register(...definitions: readonly (Aggregate | Collection | Projection)[]): Promise<void>
+  register(
+    ...definitions: readonly (Aggregate | Collection | Projection | WorkflowDefinition<EventsAccepted<M>>)[]
+  ): Promise<void>
   /** Aggregates of one kind: loaded, asked, committed. */
   aggregates<State, Command, E extends EventMap>(aggregate: Aggregate<State, Command, E>): Repository<State, Command, E>
   /** The snapshots that are written in the background, of an aggregate that is defined with such: run by hand, and measured. */
@@ -187,7 +199,7 @@ export async function openStore<M extends EventMap>(options: StoreOptions<M> = {
 }
 
 /** What does not depend on the types of the events. */
-type PlainOptions = Omit<StoreOptions<EventMap>, 'events' | 'register'>
+type PlainOptions = Omit<StoreOptions<EventMap>, 'events' | 'register' | 'handlers' | 'joins' | 'undos' | 'schedules'>
 
 async function openDatabase(options: PlainOptions): Promise<Database> {
   const places = { folder: options.folder, memory: options.memory || undefined, url: options.url, pool: options.pool }
@@ -204,9 +216,20 @@ async function openDatabase(options: PlainOptions): Promise<Database> {
 async function openOn<M extends EventMap>(database: Database, options: StoreOptions<M>): Promise<Store<M>> {
   const { schema = 'rillflow', register } = options
   const { store, schema: made } = assemble(database, schema, openTelemetry(options.logger), options)
-  await made.ensure(migrateMode(database, options))
+  const mode = migrateMode(database, options)
+  await made.ensure(mode)
+  const hasDefinitions = registerDefinitions(store, options)
+  if (hasDefinitions && mode !== 'manual') await store.workflows.sync()
   await register?.(store)
   return store
+}
+
+/** Returns whether there are any. */
+function registerDefinitions<M extends EventMap>(store: Store<M>, options: StoreOptions<M>): boolean {
+  const { handlers = [], joins = [], undos = [], schedules = [] } = options
+  const definitions = [...handlers, ...joins, ...undos, ...schedules]
+  store.workflows.register(...definitions)
+  return definitions.length > 0
 }
 
 function migrateMode({ engine }: Pick<Database, 'engine'>, { migrate }: PlainOptions): MigrateMode {
@@ -228,7 +251,12 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
       const parts = assemble(tenantDatabase.database, schema, openTelemetry(options.logger, telemetry), options)
       const { store, tables, close } = parts
       // A tenant that does not exist fails the calls made for it; only `tenants.ensure` waits for this.
-      const registered = Promise.resolve(options.register?.(store)).then(
+      const hasDefinitions = registerDefinitions(store, options)
+      const registering = async (): Promise<void> => {
+        await options.register?.(store)
+        if (hasDefinitions) await store.workflows.sync()
+      }
+      const registered = registering().then(
         () => true,
         (error: unknown) => {
           telemetry.log.error({ schema, error }, 'Registering projections and handlers for a tenant failed.')

@@ -9,10 +9,13 @@ test('users can import these names and no others', async () => {
     if (file.endsWith('.js')) names[entry] = Object.keys(await import(sourceOf(file))).sort()
   }
 
-  const words = [...errors.trim().split(/\s+/), ...functions.trim().split(/\s+/)]
+  const words = (text: string): string[] => text.trim().split(/\s+/).sort()
   expect(names).toEqual({
-    '.': words.sort(),
+    '.': words(functions + commonErrors),
+    './errors': words(`${errors} isRillflowError`),
     './otel': ['connectOpenTelemetry'],
+    './patch': words('append increment insert remove rename set unset'),
+    './query': words(queries),
     './testing': [
       ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'testStore'],
     ],
@@ -20,10 +23,21 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  aggregate and append at avg batch between channels column compileQuery complete contains count custom deadLetter decider
-  defineCollection defineConfig defineEvents documentProjection elemMatch emit eq exists failFast filterFrom gt gte increment index insert isIn isNull
-  isRillflowError like liveProjection logAndSkip lower lt lte max min ne not openStore or projection regex remove
-  rename restoreBackup retryWithBackoff search set startsWith sum table tableProjection transition unset upcaster
+  and batch between channels complete contains custom deadLetter defineAggregate defineClassAggregate defineCollection
+  defineConfig defineDocumentProjection defineEvents defineProjectedAggregate defineProjection defineTableProjection
+  emit eq failFast gt gte increment isIn isNull logAndSkip lt lte ne not openStore or restoreBackup
+  retryWithBackoff search startsWith transition upcaster
+`
+
+const queries = `
+  and at avg between compileQuery contains count elemMatch eq exists filterFrom gt gte isIn isNull like lower lt lte max
+  min ne not or regex search startsWith sum
+`
+
+/** The errors that programs catch, or throw. The whole set is `rillflow/errors`. */
+const commonErrors = `
+  DocumentConflict DocumentExists DocumentNotFound IdempotencyConflict InvalidEvent isRillflowError NonRetryable
+  OutcomeUnknown Overloaded RetryLater RillflowError TimedOut UniqueViolation VersionConflict
 `
 
 const errors = `
@@ -42,7 +56,7 @@ const errors = `
   SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StoreClosed
   StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound TenantRequired
   DirectoryMissing DirectoryUnreachable ForceRequired InvalidTenantName MoveHeldUp MoveNotEqual MoveRefused
-  MoveTakenOver ServerNotFound ArchiveDamaged ArchiveExists ArchiveForeign ArchiveNewer ImportDiffers NotArchivable
+  MoveTakenOver ServerNotFound ExportDamaged ExportExists ExportNewer ExportUnreadable ImportDiffers IntegerTooLarge NotExportable
   SchemaNotEmpty StreamTombstoned SubscriptionMismatch SubscriptionNotFound TimedOut TooManyEmitted
   TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed UpcasterCycle UpcasterFailed
   VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive

@@ -1,4 +1,6 @@
 /** The time of one claim by the number of pending executions: in one workflow, and in a workflow each. */
+
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { Bench } from '../harness/bench.ts'
 import { shown } from '../harness/report.ts'
 import { compare, interleave, percentile, type Sample } from '../harness/rounds.ts'
@@ -50,8 +52,8 @@ interface Backlog {
 async function fill(server: BenchServer, spread: Spread, pending: number): Promise<Backlog> {
   const schema = `claim_${spread}_${pending}`
   await using store = await server.openStore({ schema })
-  store.workflows.on('OrderPlaced', { name: 'job' }, () => {})
-  await store.workflows.register()
+  store.workflows.register(defineHandler('job', { on: 'OrderPlaced', run: () => {} }))
+  await store.workflows.sync()
   await store.events.import(jobs(pending + Math.max(...limits), spread))
   const { rows } = await server.admin.query(`select id from ${schema}.workflow_routes`)
   const route = rows[0].id as number

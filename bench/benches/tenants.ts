@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { Bench, BenchContext } from '../harness/bench.ts'
 import { closedLoop, type LoadSample } from '../harness/closed-loop.ts'
 import { runProgram } from '../harness/program.ts'
@@ -140,7 +141,7 @@ async function rest({ quick, report }: BenchContext, server: BenchServer, tenant
       const url = `${server.url}?application_name=resting`
       const register = (own: Store): void => {
         void own.projections.register(ordersProjection('orders'))
-        own.workflows.on('OrderPlaced', { name: 'greet' }, () => {})
+        own.workflows.register(defineHandler('greet', { on: 'OrderPlaced', run: () => {} }))
       }
       await using store = await openTenanted(server, { url, register })
       await using daemon = store.tenants.daemon({ tenants: tenants.slice(0, number), worker: {} })

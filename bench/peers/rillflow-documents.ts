@@ -1,15 +1,15 @@
 /** Ours: a collection of the store, with default options except for the parameters. */
 
-import { type Collection, compileQuery, eq, increment, index, type Store } from '../harness/rillflow.ts'
+import { compileQuery, type Documents, eq, increment, type Store } from '../harness/rillflow.ts'
 import type { Customer, CustomerStore } from '../workloads/customers.ts'
 
 export interface OurCustomers extends CustomerStore {
-  readonly collection: Collection<Customer>
+  readonly collection: Documents<Customer>
   readonly compiled: Pick<CustomerStore, 'byEmail' | 'byCity'>
 }
 
 export function openCustomers(store: Store, name: string, gin: boolean): OurCustomers {
-  const collection = store.documents<Customer>(name, { gin, indexes: [index('email'), index('address.city')] })
+  const collection = store.documents<Customer>(name, { gin, indexes: ['email', 'address.city'] })
   const byEmail = compileQuery(collection, (query, email: string) => query.where(c => eq(c.email, email)))
   const byCity = compileQuery(collection, (query, city: string) => query.where(c => eq(c.address.city, city)))
   return {

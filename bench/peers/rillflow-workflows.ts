@@ -1,5 +1,6 @@
 /** Ours: a workflow of one event and one queued handler, with default options on the full schema. */
 
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { openStore } from '../harness/rillflow.ts'
 import {
   defaults,
@@ -18,11 +19,16 @@ export async function openWorkflows({ place, onStart, ...setup }: JobQueueOption
   const store = await openStore({ ...place, migrate: true })
   const workflows = store.workflows
   const ends = new JobEnds()
-  workflows.on(type, { name: 'job' }, event => {
-    const { n } = event.data as JobData
-    onStart(n)
-    ends.end(n)
-  })
+  workflows.register(
+    defineHandler('job', {
+      on: type,
+      run: event => {
+        const { n } = event.data as JobData
+        onStart(n)
+        ends.end(n)
+      },
+    }),
+  )
   const worker = workflows.worker({ concurrency: workers })
   return {
     start: () => worker.start(),
@@ -30,7 +36,7 @@ export async function openWorkflows({ place, onStart, ...setup }: JobQueueOption
     async run(n) {
       const end = until === 'handled' ? ends.until(n) : undefined
       const workflow = await workflows.publish(type, jobData(n))
-      await (end ?? workflow.settled({ timeoutMs: 60_000 }))
+      await (end ?? workflow.waitUntilSettled({ timeoutMs: 60_000 }))
     },
     async load(from, count) {
       // The store refuses more publishes at once than may wait.

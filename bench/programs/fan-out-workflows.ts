@@ -1,8 +1,10 @@
 /** Workflows that fan out into many parts and join them again, in their own process. */
 
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { closedLoop } from '../harness/closed-loop.ts'
 import { answer } from '../harness/program.ts'
-import { batch, emit, openStore } from '../harness/rillflow.ts'
+import { batch, openStore } from '../harness/rillflow.ts'
 import type { Sample } from '../harness/rounds.ts'
 import { defaults } from '../rigs/job-queue.ts'
 
@@ -22,17 +24,31 @@ answer<FanOutInput>(async ({ url, parts, callers, ms }): Promise<FanOutAnswer> =
   const workflows = store.workflows
   const numbers = Array.from({ length: parts }, (_, n) => n)
   const joined = new Map<string, number>()
-  workflows.on('FanOut', { name: 'fan', emits: ['Part'] }, () => batch(numbers.map(n => emit('Part', { n }))))
-  workflows.on('Part', { name: 'part', emits: ['PartDone'] }, event => emit('PartDone', event.data))
-  workflows.join('PartDone', { name: 'all-parts', of: 'batch' }, (events, ctx) => {
-    if (joined.has(ctx.correlationId)) throw new Error('joined twice')
-    joined.set(ctx.correlationId, events.length)
-  })
+  workflows.register(
+    defineHandler('fan', {
+      on: 'FanOut',
+      emits: ['Part'],
+      run: (_, { emit }) => batch(numbers.map(n => emit('Part', { n }))),
+    }),
+  )
+  workflows.register(
+    defineHandler('part', { on: 'Part', emits: ['PartDone'], run: (event, { emit }) => emit('PartDone', event.data) }),
+  )
+  workflows.register(
+    defineJoin('all-parts', {
+      on: 'PartDone',
+      retries: 0,
+      run: (events, ctx) => {
+        if (joined.has(ctx.correlationId)) throw new Error('joined twice')
+        joined.set(ctx.correlationId, events.length)
+      },
+    }),
+  )
   await using worker = workflows.worker({ concurrency: defaults.workers })
   await worker.start()
   const { value, p50, p99 } = await closedLoop({ callers, ms, warmUpMs: 1000 }, async () => {
     const workflow = await workflows.publish('FanOut', {})
-    await workflow.settled({ timeoutMs: 60_000 })
+    await workflow.waitUntilSettled({ timeoutMs: 60_000 })
     if (joined.get(workflow.correlationId) !== parts)
       throw new Error(`settled with ${joined.get(workflow.correlationId)} of ${parts} parts joined`)
   })

@@ -4,6 +4,7 @@ import { context } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base'
 import { connectOpenTelemetry } from '../../dist/integrations/otel.js'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { closedLoop } from '../harness/closed-loop.ts'
 import { answer } from '../harness/program.ts'
 import type { openStore, Store } from '../harness/rillflow.ts'
@@ -48,7 +49,7 @@ async function append(store: Store, { callers, ms }: { callers: number; ms: numb
 /** A smaller backlog is drained first: code that has not run yet is slow. */
 async function drain(store: Store, jobs: number): Promise<Seen> {
   let handled = 0
-  store.workflows.on('JobRequested', { name: 'job' }, () => void handled++)
+  store.workflows.register(defineHandler('job', { on: 'JobRequested', run: () => void handled++ }))
   await workOff(store, 1000, () => handled >= 1000)
   const all = 1000 + jobs
   return workOff(store, jobs, () => handled >= all)

@@ -1,19 +1,19 @@
 /** Our document projection of orders in a daemon, and a listener for its commits. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import { channels, documentProjection, type Store } from '../harness/rillflow.ts'
+import { channels, type DocumentProjection, defineDocumentProjection, type Store } from '../harness/rillflow.ts'
 import { fold, newOrder, type Order, type OrderEvent, orderTypes } from '../workloads/orders.ts'
 
 type Fold = (order: Order, event: { readonly type: string; readonly data: unknown }) => Order
 
 /** Folds the events of a stream into an order, a handler for each type. */
-export function ordersProjection(name: string, onEvent: () => void = () => {}): ReturnType<typeof documentProjection> {
+export function ordersProjection(name: string, onEvent: () => void = () => {}): DocumentProjection<Order, object> {
   const handler: Fold = (order, event) => {
     onEvent()
     return fold(order, event as OrderEvent)
   }
-  return documentProjection(name, {
+  return defineDocumentProjection(name, {
     initial: (): Order => newOrder,
-    on: Object.fromEntries(orderTypes.map(type => [type, handler])),
+    evolve: Object.fromEntries(orderTypes.map(type => [type, handler])),
   })
 }
 

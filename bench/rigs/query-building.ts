@@ -3,14 +3,14 @@
  * text is not public.
  */
 import { postgresSQLBuilder } from '@event-driven-io/pongo'
-import { internalsOf } from '../../src/documents/query/query.ts'
-import { writeSelect } from '../../src/documents/query/rows.ts'
-import { and, type Collection, eq } from '../../src/index.ts'
+import { writeSelect } from '../../src/documents/query/select.ts'
+import { internalsOf } from '../../src/documents/query/table-query.ts'
+import { and, type Documents, eq } from '../../src/index.ts'
 import { percentile, type Sample } from '../harness/rounds.ts'
 import { type Customer, cityOf, emailOf } from '../workloads/customers.ts'
 
 /** The median in microseconds. */
-export function buildOurs(collection: Collection<Customer>, times: number): Sample {
+export function buildOurs(collection: Documents<Customer>, times: number): Sample {
   return timed(times, n => {
     const query = collection
       .query()

@@ -1,6 +1,6 @@
 /**
- * Aggregates: the write side of event sourcing. A stream is folded to a state, a command is decided on it, and what was
- * decided is appended at the version it was decided on.
+ * Aggregates: the write side of event sourcing. A stream is folded to a state, a decision on the state gives events, and
+ * these are appended at the version of the stream that was decided on.
  *
  *     load ──► snapshot, or a state in memory ──► fold the tail ──► decide ──► validate ──► append, expecting the version
  *                   ▲                                                                         │ every N: snapshot, in the
@@ -9,14 +9,15 @@
  * Guarantees:
  * - The version of an aggregate is the version of its stream. A commit appends to exactly the state it was decided on, or
  *   fails with `VersionConflict`.
- * - `validate` sees the state that a commit would lead to, whichever way the events came; what it refuses is not stored.
- * - A snapshot is what the events up to its version fold to, whoever writes meanwhile. One that is newer is never replaced
- *   by an older one. It is an optimization only: without it, or with one of another `stateVersion`, the stream is folded
- *   from its beginning.
- * - States in memory belong to one store, and are only begun with where the stream still leads through them.
+ * - `validate` checks the state that a commit would lead to, whether a command or the caller gave the events. A state that
+ *   it refuses is not stored.
+ * - A snapshot is the fold of the events up to its version, whatever is appended meanwhile. A newer one is never replaced by
+ *   an older one. It is an optimization only: without it, or with one of another `stateVersion`, the stream is folded from
+ *   its first event.
+ * - States in memory belong to one store, and are used only while the stream still leads through them.
  *
- * What can fail: `FoldFailed` where `evolve` throws or gives nothing; `InvalidDecision`; `InvalidAggregateState`. A state
- * that a snapshot could not hold (`SnapshotRefused`) does not fail the commit: it goes without one, and says so.
+ * What can fail: `FoldFailed` where `evolve` throws or returns nothing; `InvalidDecision`; `InvalidAggregateState`. A state
+ * that a snapshot cannot hold (`SnapshotRefused`) does not fail the commit: there is a warning, and no snapshot.
  */
 import type { Consumers } from '../consumers/consumers.ts'
 import type { AppendParts } from '../events/append/append.ts'

@@ -1,6 +1,7 @@
 /**
- * Recent states, each as the text a snapshot would have: nobody who changes a state in place can change what is kept.
- * A hint only: whoever takes one out still reads the stream from its version on, and finds there whether it holds.
+ * Recent states in memory, the least recently used of which is dropped first. Each is the text that a snapshot would have,
+ * so that code which changes a state in place changes nothing here. A hint only: the loader reads the stream from the
+ * version of the state on, and finds out whether it still holds.
  */
 export interface CachedState {
   readonly version: number
@@ -39,5 +40,5 @@ export class StateCache {
   }
 }
 
-/** The most bytes of one state. */
-export const mostCached: number = 64 * 1024
+/** The limit of one state. */
+export const maxCachedBytes: number = 64 * 1024

@@ -1,11 +1,26 @@
 /**
- * From a stream to its state, with one query where the tail fits a page: the newest state that is known, from a snapshot
- * or from memory, and the events after it.
+ * From a stream to its state, with one query where the tail fits a page: the newest state that is known, and the events
+ * after it folded into it.
  *
- * A state from memory is only begun with if the event of its version is still there: the query reads from that one on.
+ *     now        a state in memory ─┐
+ *                a snapshot ────────┼──► fold the events after it ──► state, version
+ *                a stored document ─┘
+ *     version    a snapshot of an earlier version, or nothing, and the events up to the version
+ *     at         the events up to that time, from the first
+ *
+ * Guarantees:
+ * - A state from memory is used only if the event of its version is still there: the query reads that one, too.
+ * - A snapshot and the events after it come from one statement, so they belong together.
+ * - Only committed states are remembered: a transaction may see events that no other will ever see.
+ *
+ * What can fail: `FoldFailed` where `evolve` throws or returns nothing. A snapshot that cannot be read is logged, and the
+ * stream is folded from its first event.
  */
 
+import { isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
+import { encodeJson } from '../core/json.ts'
+import { describe } from '../core/options.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
@@ -13,9 +28,9 @@ import { StreamArchived, StreamTombstoned } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
 import { readStream, rereadable } from '../events/read/read.ts'
 import { eventColumns, eventColumnsOf, eventsOfRows } from '../events/read/rows.ts'
-import type { Aggregate } from './aggregate.ts'
-import { type CachedState, mostCached, type StateCache } from './cache.ts'
-import { fold } from './fold.ts'
+import type { Aggregate, AnyEvent } from './aggregate.ts'
+import { type CachedState, maxCachedBytes, type StateCache } from './cache.ts'
+import { FoldFailed } from './errors.ts'
 import type { ReadStored } from './projected.ts'
 import { aggregateNames } from './schema.ts'
 import { freeze, thaw } from './snapshot.ts'
@@ -57,17 +72,17 @@ export async function loadState(
   const loaded =
     (known && (await foldFrom(parts.log, aggregate, stream, executor, known))) ??
     (await foldAll(parts.log, aggregate, stream, executor))
-  // Inside a transaction events may be seen that nobody else ever will.
+  // A transaction may see events that no other will ever see.
   if (executor === parts.log.database && loaded.version !== known?.version) remember(parts, aggregate, stream, loaded)
   return loaded
 }
 
-/** Keeps a state that is committed. One that cannot be frozen is folded anew each time. */
+/** Remembers a committed state. One that cannot be written as text is folded anew each time. */
 export function remember(parts: LoadParts, aggregate: Aggregate, stream: string, folded: Folded): void {
   const { version, eventId, state } = folded
   if (aggregate.cacheSize === 0 || aggregate.snapshotForm === 'none' || eventId === undefined) return
   try {
-    parts.cacheOf(aggregate).put(stream, { version, eventId, text: freeze(aggregate, stream, state, mostCached) })
+    parts.cacheOf(aggregate).put(stream, { version, eventId, text: freeze(aggregate, stream, state, maxCachedBytes) })
   } catch {
     parts.cacheOf(aggregate).drop(stream)
   }
@@ -87,7 +102,7 @@ async function foldAll(
   return foldPage(log, aggregate, stream, executor, page, begun)
 }
 
-/** What a projection keeps may be behind. What it has not applied yet is folded here, and nothing twice. */
+/** A stored document may be behind. The events that it does not have yet are folded here, and none twice. */
 async function foldStored(
   log: Log,
   aggregate: Aggregate,
@@ -108,7 +123,8 @@ async function foldTo(log: Log, aggregate: Aggregate, stream: string, executor: 
     await readPage(log, aggregate, stream, executor, { to }),
   )
   if (folded.version === to) return folded
-  throw new InvalidOption({ option: 'version', reason: `is ${to}, but "${stream}" has only ${folded.version}` })
+  const reason = `Stream "${stream}" cannot be loaded at version ${to}: its last version is ${folded.version}.`
+  throw new InvalidOption({ option: 'version', reason })
 }
 
 /** Events of one stream follow each other in time; the first one that is later ends it. */
@@ -127,7 +143,7 @@ async function foldUntil(
   return folded
 }
 
-/** Undefined if the stream is not the one that the state was kept of. */
+/** Undefined if the stream is not the one that the state was remembered of. */
 async function foldFrom(
   log: Log,
   aggregate: Aggregate,
@@ -252,10 +268,35 @@ function next(aggregate: Aggregate, stream: string, { state }: Folded, event: Re
 }
 
 function checkRange({ version, at }: LoadRange): void {
+  const refuse = (option: string, reason: string): never => {
+    throw new InvalidOption({ option, reason })
+  }
   if (version !== undefined && at !== undefined)
-    throw new InvalidOption({ option: 'version', reason: 'and at exclude each other' })
+    refuse('version', 'The options "version" and "at" of load exclude each other. Give one of them.')
   if (version !== undefined && !(Number.isSafeInteger(version) && version >= 0))
-    throw new InvalidOption({ option: 'version', reason: `must be a whole number from 0, not ${String(version)}` })
+    refuse('version', `The option "version" of load is ${describe(version)}. It must be a whole number from 0 on.`)
   if (at !== undefined && !(at instanceof Date && !Number.isNaN(at.getTime())))
-    throw new InvalidOption({ option: 'at', reason: `must be a valid Date, not ${String(at)}` })
+    refuse('at', `The option "at" of load is ${describe(at)}. It must be a valid Date.`)
+}
+
+/** The state after the event, which is this version of the stream. */
+export function fold(aggregate: Aggregate, stream: string, state: unknown, event: AnyEvent, version: number): unknown {
+  const refuse = (reason: string, cause?: unknown): never => {
+    throw new FoldFailed({ aggregate: aggregate.name, stream, version, type: event.type, reason }, cause)
+  }
+  let after: unknown
+  try {
+    after = aggregate.evolve(state, event)
+  } catch (error) {
+    return refuse(error instanceof Error ? error.message : String(error), error)
+  }
+  if (after === undefined) refuse('it returned nothing')
+  if (isPromise(after)) refuse('it returned a promise')
+  return after
+}
+
+/** An event as it will be read. Folded as it was given, a Date in it would lead to another state than its stored text. */
+export function asRead<Event extends AnyEvent>(event: Event, maxBytes: number): Event {
+  const { text } = encodeJson(event.data, { what: event.type, root: 'data', maxBytes })
+  return { ...event, data: JSON.parse(text) }
 }

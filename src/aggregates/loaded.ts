@@ -1,22 +1,23 @@
-/** A stream's state in the hands of somebody who changes it: what is decided is staged, and folded in at once. */
-
+/**
+ * A loaded aggregate: its state, and the events that are staged on it. A staged event is folded at once, so that the next
+ * decision sees it; nothing is appended before a commit.
+ */
 import { isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { EventMap, NewEventIn } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import type { Aggregate, AnyEvent } from './aggregate.ts'
 import { InvalidAggregateState, InvalidDecision } from './errors.ts'
-import { asRead, fold } from './fold.ts'
-import type { Folded } from './load.ts'
+import { asRead, type Folded, fold } from './load.ts'
 import { provisional } from './projected.ts'
 
 export interface LoadedAggregate<State, Command, M extends EventMap = object> {
   readonly stream: string
-  /** With all that is staged folded in. */
+  /** The state after all staged events. */
   readonly state: State
-  /** The version of the stream as it was loaded, which a commit expects it to have still; 0 if it has no events. */
+  /** The version of the stream when it was loaded, which it must still have at the commit; 0 if it has no events. */
   readonly version: number
-  /** Staged, and not committed yet. */
+  /** The events that are staged and not committed yet. */
   readonly events: readonly NewEventIn<M>[]
   /** Stages what the aggregate decides, and returns it. */
   decide(command: Command): readonly NewEventIn<M>[]
@@ -24,11 +25,11 @@ export interface LoadedAggregate<State, Command, M extends EventMap = object> {
   append(events: NewEventIn<M> | readonly NewEventIn<M>[]): void
 }
 
-/** What is to be appended, and where it leads. */
+/** The events to append, and the state they lead to. */
 export interface Staged {
   readonly stream: string
   readonly events: readonly AnyEvent[]
-  /** The version the stream must have still. */
+  /** The version the stream must still have. */
   readonly expected: number
   /** The version it will have then. */
   readonly version: number
@@ -96,13 +97,13 @@ export class Loaded implements LoadedAggregate<unknown, unknown> {
         this.#events.push(events[at]!)
       }
     } catch (error) {
-      // What was folded halfway may have changed the state in place: there is nothing left to go on from.
+      // A fold that failed halfway may have changed the state in place, so the state can no longer be used.
       this.#failed = { error }
       throw error
     }
   }
 
-  /** What is staged, if the state it leads to may be. */
+  /** The staged events, if the state they lead to is valid. */
   staged(): Staged {
     this.#refuseFailed()
     const { aggregate, stream } = this
@@ -123,13 +124,13 @@ export class Loaded implements LoadedAggregate<unknown, unknown> {
     return { stream, events: this.events, expected, version, state: this.#state }
   }
 
-  /** All that was staged is in the stream. */
+  /** The staged events are in the stream. */
   committed(version: number): void {
     this.#version = version
     this.#events = []
   }
 
-  /** Begins anew from here. */
+  /** Continues from this state, with nothing staged. */
   reset({ state, version }: Folded): void {
     this.#state = state
     this.committed(version)

@@ -1,31 +1,39 @@
-/** Aggregates of one kind: loaded, asked, committed. */
+/**
+ * Aggregates of one kind: load, decide, commit.
+ *
+ *     load(id) ──► decide(command), append(events) ──► commit          VersionConflict if the stream has changed meanwhile
+ *     handle(id, command)                                             all three; again after a conflict
+ */
 
 import { isRillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
-import { type AppendParts, appendEvents } from '../events/append/append.ts'
+import { type AppendOptions, type AppendParts, appendEvents } from '../events/append/append.ts'
 import { type AppendResult, earlierResults } from '../events/append/outcome.ts'
 import { checkExpected, type Expected, isExpected } from '../events/append/prepare.ts'
+import type { Alongside } from '../events/append/send.ts'
 import type { EventMap, NewEventIn } from '../events/definition.ts'
 import { IdempotencyConflict, VersionConflict } from '../events/errors.ts'
 import { rereadable } from '../events/read/read.ts'
 import { type Aggregate, type AnyEvent, checkStream } from './aggregate.ts'
-import { type CommitOptions, commit } from './commit.ts'
-import { type LoadParts, type LoadRange, loadState } from './load.ts'
+import { type LoadParts, type LoadRange, loadState, remember } from './load.ts'
 import { Loaded, type LoadedAggregate, loadedOf } from './loaded.ts'
+import { snapshotOf } from './snapshot.ts'
+
+export type CommitOptions = Omit<AppendOptions, 'expected'>
 
 export interface LoadOptions extends LoadRange {
   tx?: AnyTransaction | undefined
 }
 
 export interface HandleOptions extends CommitOptions {
-  /** How often it is decided anew when somebody else has appended meanwhile. Default 3. */
+  /** How often the decision is made again after a conflict with another append. Default 3. */
   retries?: number | undefined
 }
 
-/** What asking an aggregate came to. */
+/** The outcome of a command. */
 export interface Handled<State, M extends EventMap = object> {
   readonly state: State
   readonly events: readonly NewEventIn<M>[]
@@ -37,7 +45,7 @@ export interface Repository<State, Command, M extends EventMap = object> {
   load(id: string, options?: LoadOptions): Promise<LoadedAggregate<State, Command, M>>
   /** The state as it is now; undefined if the stream has no events. */
   fetchLatest(id: string, options?: { tx?: AnyTransaction | undefined }): Promise<State | undefined>
-  /** Appends what is staged; `VersionConflict` if the stream has gone on since it was loaded. */
+  /** Appends what is staged; `VersionConflict` if the stream has changed since it was loaded. */
   commit(loaded: LoadedAggregate<State, Command, M>, options?: CommitOptions): Promise<AppendResult>
   /** Appends events that are decided already; the state they lead to is validated all the same. */
   commit(
@@ -45,7 +53,7 @@ export interface Repository<State, Command, M extends EventMap = object> {
     events: NewEventIn<M> | readonly NewEventIn<M>[],
     options?: HandleOptions & { expected?: Expected | undefined },
   ): Promise<AppendResult>
-  /** Loads, decides and commits; decides anew if the stream has gone on meanwhile. */
+  /** Loads, decides and commits; decides again if the stream has changed meanwhile. */
   handle(id: string, command: Command, options?: HandleOptions): Promise<Handled<State, M>>
 }
 
@@ -56,7 +64,7 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
   const load = (id: string, { tx, ...range }: LoadOptions = {}): Promise<Loaded> =>
     loadForWriting(parts, aggregate, id, executorFor(parts, tx), range)
 
-  /** Asked first: what was done once under a key would be refused by the state it led to. */
+  /** Looked up first: the state that the first call led to would refuse a second one. */
   const isRepeat = async (id: string, { idempotencyKey: key, tx }: CommitOptions): Promise<boolean> => {
     if (key === undefined) return false
     checkStream(aggregate, id)
@@ -68,7 +76,7 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
     return (await rereadable(executor, log, () => executor.run(known))).length > 0
   }
 
-  /** Stages and commits on the state of the moment, again if that has passed. */
+  /** Loads, stages and commits; again if the stream got further events meanwhile. */
   const committing = async (
     id: string,
     { retries = 3, ...options }: HandleOptions,
@@ -120,9 +128,37 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
   }
 }
 
+/** Appends the staged events at the version they were decided on, with the snapshot that is then due. */
+async function commit(
+  parts: LoadParts & AppendParts,
+  loaded: Loaded,
+  options: CommitOptions = {},
+): Promise<AppendResult> {
+  const { aggregate, stream } = loaded
+  const staged = loaded.staged()
+  const { events, expected, version, state } = staged
+  const snapshot = snapshotOf(parts, aggregate, staged)
+  const alongside: Alongside | undefined = snapshot && { names: [], count: 1, write: snapshot }
+  const hasOwnIds = events.some(event => event.id !== undefined)
+  const [result] = await appendEvents(parts, [{ stream, events, expected }], options, {
+    alongside,
+    checkIds: hasOwnIds,
+  })
+  if (result!.repeated) {
+    // The events under this key come from an earlier call, which may have decided on another state.
+    const executor = options.tx === undefined ? parts.log.database : parts.executorOf(options.tx)
+    loaded.reset(await loadState(parts, aggregate, stream, executor))
+    return result!
+  }
+  loaded.committed(version)
+  const eventId = result!.eventIds.at(-1)
+  if (options.tx === undefined && eventId !== undefined) remember(parts, aggregate, stream, { state, version, eventId })
+  return result!
+}
+
 /**
- * The state of a stream, its version, and what is decided on it, read through any executor. The unit of work appends
- * `staged()` beside its own writes, with `snapshotOf` among them.
+ * Loads an aggregate to decide on, through any executor. A session appends what is `staged()` together with its other
+ * writes, and with the snapshot of `snapshotOf`.
  */
 export async function loadForWriting(
   parts: LoadParts,

@@ -1,15 +1,25 @@
 /**
- * Snapshots: a state as text beside the version of the stream it belongs to. A state that would not come back as it is
- * (a Date, a class of its own) is refused rather than written.
+ * Snapshots: a state as text, with the version of the stream it belongs to. A state that would come back from its text as
+ * something else (a Date, an instance of a class) is refused rather than written.
+ *
+ *     commit ──► snapshotOf: due? ──► writeSnapshots ◄── the snapshotter (a consumer)
+ *     load ◄──── thaw ◄──── snapshots: one row per stream and version of the state's shape
+ *
+ * Guarantees:
+ * - A snapshot is the fold of the events up to its version. A newer one is never replaced by an older one.
+ * - A state that cannot be written (`SnapshotRefused`) does not fail the commit: a warning says so, and later loads fold
+ *   the events.
  */
 
 import { isRillflowError } from '../core/errors.ts'
 import { encodeJson, pathText } from '../core/json.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
+import type { Alongside } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
 import type { Aggregate } from './aggregate.ts'
 import { SnapshotRefused } from './errors.ts'
+import type { Staged } from './loaded.ts'
 import { aggregateNames } from './schema.ts'
 
 export interface Snapshot {
@@ -20,8 +30,13 @@ export interface Snapshot {
   readonly text: string
 }
 
-/** The text of a state; `SnapshotRefused` if it could not be had back from it. */
-export function freeze(aggregate: Aggregate, stream: string, state: unknown, maxBytes: number = mostBytes): string {
+/** The text of a state; `SnapshotRefused` if the state could not be restored from it. */
+export function freeze(
+  aggregate: Aggregate,
+  stream: string,
+  state: unknown,
+  maxBytes: number = maxSnapshotBytes,
+): string {
   const { snapshotForm: form, name } = aggregate
   const refuse = (path: string, reason: string, cause?: unknown): never => {
     throw new SnapshotRefused({ aggregate: name, stream, path, reason }, cause)
@@ -44,7 +59,7 @@ export function thaw({ snapshotForm: form }: Aggregate, body: unknown): unknown 
   return form === 'plain' || form === 'none' ? body : form.read(body)
 }
 
-const mostBytes = 16 * 1024 * 1024
+const maxSnapshotBytes = 16 * 1024 * 1024
 
 /** Where a value that JSON can hold comes back from it as something else. */
 function findUnlike(value: unknown, keys: readonly PropertyKey[]): readonly PropertyKey[] | undefined {
@@ -67,8 +82,8 @@ export function isDue({ snapshots }: Aggregate, before: number, after: number): 
 }
 
 /**
- * Writes snapshots in the order of their streams, those of an older shape go. One that is behind the stored one changes
- * nothing: whoever folded longer is right, whoever comes last.
+ * Writes snapshots in the order of their streams, and deletes those of an older shape. A snapshot that is behind the stored
+ * one changes nothing, whichever is written last.
  */
 export async function writeSnapshots(
   log: Log,
@@ -91,7 +106,7 @@ export async function writeSnapshots(
       where o.stream = g.stream
         and o.state_version < ${stateVersion}::integer
     )
-    insert into ${aggregateNames(log).snapshots} as kept (stream, state_version, version, event_id, body, created_at)
+    insert into ${aggregateNames(log).snapshots} as stored (stream, state_version, version, event_id, body, created_at)
     select stream, ${stateVersion}::integer, version, event_id, body::json, ${log.names.clock}(stream)
     from given
     order by stream collate "C"
@@ -100,7 +115,7 @@ export async function writeSnapshots(
       event_id = excluded.event_id,
       body = excluded.body,
       created_at = excluded.created_at
-    where excluded.version > kept.version
+    where excluded.version > stored.version
     returning stream`)
   log.telemetry.count('snapshots_written_total', rows.length)
   return rows.length
@@ -119,4 +134,32 @@ export async function removeSnapshots(
       ${streams.map(each => each.version ?? -1)}::bigint[]) as u(stream, version)
     where n.stream = u.stream
       and n.version > u.version`)
+}
+
+/**
+ * Writes the snapshot that a commit makes due, in the transaction of its append, between the checks and the positions: the
+ * snapshot is there if and only if the events are, and since the version is checked under the lock of the stream, it is the
+ * fold of the events up to its version, whatever else is written. Undefined if none is due.
+ */
+export function snapshotOf(
+  { log }: { readonly log: Log },
+  aggregate: Aggregate,
+  staged: Staged,
+): Alongside['write'] | undefined {
+  const { stream, events, expected, version, state } = staged
+  // An event of an older shape is upcast when it is read: the fold would be another one.
+  const isCurrent = events.every(event => event.schemaVersion === undefined)
+  if (!isDue(aggregate, expected, version) || !isCurrent) return undefined
+  try {
+    const text = freeze(aggregate, stream, state)
+    return async (tx, parts) => {
+      const eventId = parts.find(part => part.stream === stream)!.events.at(-1)!.id
+      await writeSnapshots(log, tx, aggregate, [{ stream, version, eventId, text }])
+    }
+  } catch (error) {
+    if (!isRillflowError(error, 'snapshot_refused')) throw error
+    log.telemetry.count('snapshots_refused_total')
+    log.telemetry.log.warn({ schema: log.schema, stream, error }, 'a commit went without the snapshot that was due')
+    return undefined
+  }
 }

@@ -162,7 +162,7 @@ export async function collectNames({ store, tenancy, config }: Opened): Promise<
     projection: (await store.projections.list()).map(({ name }) => name),
     subscription: (await store.subscriptions.list()).map(({ name }) => name),
     'dead-letter': (await store.deadLetters.stats()).map(({ consumer }) => consumer),
-    handler: store.workflows.registered(),
+    handler: store.workflows.handlers.registered(),
     collection: (config.collections ?? []).map(collection => collection.name),
     tenant: tenancy === undefined ? [] : (await tenancy.tenants.list()).map(({ tenant }) => tenant),
   }

@@ -1,8 +1,8 @@
 /**
- * Time, as one thing that can be replaced.
+ * Time, as something that can be replaced.
  *
- * Whatever waits takes its timers from a `Clock`, so a test moves time by hand instead of sleeping. The clock of this
- * process never decides who owns a lease or when an event was stored: for that only the database's clock counts.
+ * Code that waits takes its timers from a `Clock`, so that a test can move the time instead of sleeping. The clock of this
+ * process never decides which process owns a lease or when an event was stored: for that only the database's clock counts.
  */
 export const systemClock: Clock = {
   now: () => new Date(),
@@ -18,18 +18,18 @@ export interface Clock {
 export interface Timer {
   /** May be called at any time and more than once. */
   cancel(): void
-  /** Lets the process end while the timer waits. A clock without real timers need not have it. */
+  /** Lets the process end while the timer waits. A clock without real timers does not need it. */
   unref?(): void
 }
 
-/** Node fires a longer timer at once, as if it were due; longer waits are made of several. */
-const longestMs = 2 ** 31 - 1
+/** Node fires a longer timer at once, so a longer wait is made of several timers. */
+const maxTimerMs = 2 ** 31 - 1
 
 function startTimer(fn: () => void, ms: number): Timer {
   let isHeld = true
   let handle: NodeJS.Timeout
   const wait = (left: number): void => {
-    handle = left > longestMs ? setTimeout(wait, longestMs, left - longestMs) : setTimeout(fn, left)
+    handle = left > maxTimerMs ? setTimeout(wait, maxTimerMs, left - maxTimerMs) : setTimeout(fn, left)
     if (!isHeld) handle.unref()
   }
   wait(ms)

@@ -1,16 +1,17 @@
 /**
- * Every error the store raises, in one catalogue.
+ * How an error is defined, and the errors that belong to no other folder. Each folder has its own in `errors.ts`, and
+ * `src/errors.ts` lists all of them.
  *
- * An error is a stable `code`, the data it is about, whether trying the same call again can help, and a sentence
- * that says what happened, what was expected and what to try. Branch on `code` (or `isRillflowError(e, code)`),
- * never on the message. `instanceof` works across two copies of the package, because identity is the code and a
- * registered symbol, not the class object. All of it survives `JSON.stringify`.
+ * An error has a stable `code`, the data it is about, whether the same call can succeed when it is tried again, and a
+ * message that says what happened, what was expected and what to try. Programs branch on `code` (or
+ * `isRillflowError(e, code)`), never on the message. `instanceof` works across two copies of the package, because an error
+ * is identified by its code and a registered symbol, not by the class object. All of it survives `JSON.stringify`.
  */
 const brand = Symbol.for('rillflow.error')
 
 export class RillflowError extends Error {
   readonly code: string
-  /** Whether the same call can succeed when it is simply tried again. */
+  /** Whether the same call can succeed when it is tried again. */
   readonly retryable: boolean
 
   constructor(code: string, message: string, options: { retryable?: boolean; cause?: unknown } = {}) {
@@ -66,7 +67,7 @@ export function defineError<C extends string, D extends object>(
 /** A reason that begins with a capital letter is a message of its own; any other one follows the name of the option. */
 export const InvalidOption: ErrorKind<'invalid_option', { option: string; reason: string }> = defineError(
   'invalid_option',
-  d => (/^[A-Z]/.test(d.reason) ? d.reason : `Option ${d.option}: ${d.reason}.`),
+  d => (/^[A-Z]/.test(d.reason) ? d.reason : `Option ${d.option} ${d.reason}.`),
 )
 export const InvalidName: ErrorKind<'invalid_name', { what: string; given: string; reason: string }> = defineError(
   'invalid_name',
@@ -75,20 +76,24 @@ export const InvalidName: ErrorKind<'invalid_name', { what: string; given: strin
 
 export const StoreClosed: ErrorKind<'store_closed', object> = defineError(
   'store_closed',
-  () => 'The store is closed. Open a new one with openStore(), or move the call before close().',
+  () => 'The store is closed. Open another one with openStore(), or make the call before close().',
 )
 export const Aborted: ErrorKind<'aborted', object> = defineError(
   'aborted',
-  () => 'The call was aborted by its signal before it took effect; error.cause is the reason given.',
+  () => 'The call was aborted by its signal before it took effect. error.cause is the reason of the signal.',
 )
-export const TimedOut: ErrorKind<'timed_out', { what: string; timeoutMs: number }> = defineError(
-  'timed_out',
-  d => `${d.what} did not happen within ${d.timeoutMs} ms. Give it more timeoutMs, or look at what holds it back.`,
-  { retryable: true },
-)
+/** `missing`: what it waits for, in whole sentences, where the store knows it. */
+export const TimedOut: ErrorKind<'timed_out', { what: string; timeoutMs: number; missing?: string | undefined }> =
+  defineError(
+    'timed_out',
+    d =>
+      `${d.what} did not happen within ${d.timeoutMs} ms. ${d.missing ?? 'Raise timeoutMs, or look for what delays it.'}`,
+    { retryable: true },
+  )
 export const Overloaded: ErrorKind<'overloaded', { queue: string; limit: number }> = defineError(
   'overloaded',
-  d => `The ${d.queue} queue holds its limit of ${d.limit}. Await earlier calls before making more, then try again.`,
+  d =>
+    `The ${d.queue} queue is full: it has its limit of ${d.limit} entries. Await earlier calls before you make more, then try again.`,
   { retryable: true },
 )
 
@@ -96,18 +101,19 @@ export const InvalidEvent: ErrorKind<
   'invalid_event',
   { type: string; path: string; reason: string; eventId?: string | undefined }
 > = defineError('invalid_event', d => {
-  const told = d.eventId === undefined ? 'Nothing was sent.' : `It is stored so, as event ${d.eventId}.`
-  return `Event ${d.type === '' ? 'without type' : d.type}: ${d.path} ${d.reason}. ${told}`
+  const event = d.type === '' ? 'An event without a type' : `Event ${d.type}`
+  const effect = d.eventId === undefined ? 'Nothing was sent.' : `It is stored like this, as event ${d.eventId}.`
+  return `${event} is not valid: ${d.path} ${d.reason}. ${effect}`
 })
 
 export const HandlerTimeout: ErrorKind<'handler_timeout', { consumer: string; timeoutMs: number }> = defineError(
   'handler_timeout',
   d =>
-    `The handler of "${d.consumer}" had not come back after ${d.timeoutMs} ms; its transaction was rolled back. Move slow
-work out of it (a subscription may await the network), or raise timeoutMs.`.replace('\n', ' '),
+    `The code of "${d.consumer}" had not returned after ${d.timeoutMs} ms, so its transaction was rolled back. Move slow work out of it (a subscription may await the network), or raise timeoutMs.`,
 )
 
 export const DuplicateConsumer: ErrorKind<'duplicate_consumer', { consumer: string }> = defineError(
   'duplicate_consumer',
-  d => `A consumer "${d.consumer}" is registered in this store already. Register each once, or give it another name.`,
+  d =>
+    `A consumer "${d.consumer}" is registered in this store already. Register each consumer once, or give this one another name.`,
 )

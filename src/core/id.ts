@@ -1,19 +1,20 @@
 /**
- * Event ids: UUIDv7, made in the client.
+ * Ids, made in the client: new ones (UUIDv7), and ids that follow from what they are about (UUIDv8).
  *
- * Made here, so that an append whose connection broke can be sent again with the same ids (the database then knows it
- * has them already). Version 7, because ids that grow with time keep the unique index's inserts on its last pages.
+ * Made here, so that an append whose connection was lost can be sent again with the same ids: the database then knows
+ * that it has them. Both kinds begin with the time, because ids that grow with time keep the inserts into the unique
+ * index on its last pages.
  *
  *   tttttttt-tttt-7ccc-vccc-rrrrrrrrrrrr      t milliseconds · c counter (26 bits) · v variant · r random (48 bits)
  *
- * Invariant: ids of one maker strictly ascend, as text and as `uuid` in the database, also when the clock stands
- * still or goes back. The counter starts each millisecond at a random value in the lower half of its range, so 33
- * million ids fit before it would overflow; then the time part runs ahead of the clock, which RFC 9562 allows.
+ * Invariant: the ids of one maker strictly ascend, as text and as `uuid` in the database, also when the clock stands still
+ * or goes back. The counter starts each millisecond at a random value in the lower half of its range, so 33 million ids
+ * fit before it would overflow; then the time part runs ahead of the clock, which RFC 9562 allows.
  *
- * Measured on one core of a small server, with the time read for each: 2 million ids a second, made and kept;
- * put together from pieces of text, half of that, and the text is then still to be joined when it is first used.
+ * Measured on one core of a small server, with the time read for each: 2 million ids a second. Put together from pieces
+ * of text it was half of that, and the text was still to be joined when it was first used.
  */
-import { randomFillSync } from 'node:crypto'
+import { createHash, randomFillSync } from 'node:crypto'
 import { type Clock, systemClock } from './clock.ts'
 
 export function uuidv7Ids(options: UuidOptions = {}): Ids {
@@ -23,7 +24,8 @@ export function uuidv7Ids(options: UuidOptions = {}): Ids {
   const text = Buffer.from('00000000-0000-7000-8000-000000000000')
   let used = words.length
   let lastMs = -1
-  let counter = lastCounter // full, so that the first id enters a millisecond whatever the clock says
+  // Full, so that the first id enters a millisecond whatever the clock says.
+  let counter = lastCounter
 
   const randomWord = (): number => {
     if (used === words.length) {
@@ -54,15 +56,28 @@ export function uuidv7Ids(options: UuidOptions = {}): Ids {
   }
 }
 
-/** Whoever makes ids: unique for ever, and better ascending. */
+/** Makes ids. They must be unique for ever, and should ascend. */
 export interface Ids {
   next(): string
 }
 
 export interface UuidOptions {
   clock?: Clock | undefined
-  /** Fills the whole block with random bytes; default `crypto.randomFillSync`. */
+  /** Fills the whole block with random bytes. Default `crypto.randomFillSync`. */
   random?: ((block: Uint8Array) => unknown) | undefined
+}
+
+/** The same time and parts give the same id, in every process and every run. */
+export function derivedId(at: Date, ...parts: readonly string[]): string {
+  const hash = createHash('sha256')
+  // Each part with its length, so that no two lists of parts are hashed alike.
+  for (const part of parts) hash.update(`${Buffer.byteLength(part)}:`).update(part)
+  const bytes = hash.digest().subarray(0, 16)
+  bytes.writeUIntBE(Math.max(0, at.getTime()), 0, 6)
+  bytes[6] = 0x80 | (bytes[6]! & 0x0f)
+  bytes[8] = 0x80 | (bytes[8]! & 0x3f)
+  const hex = bytes.toString('hex')
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
 }
 
 /** True for the usual text form of a UUID of any version, in either case. */
@@ -70,7 +85,7 @@ export function isUuid(text: string): boolean {
   return text.length === 36 && uuidForm.test(text)
 }
 
-/** The form the database gives back (lower case), or undefined if the text is not a UUID. */
+/** The form that the database returns (lower case), or undefined if the text is not a UUID. */
 export function canonicalUuid(text: string): string | undefined {
   return isUuid(text) ? text.toLowerCase() : undefined
 }

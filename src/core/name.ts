@@ -1,9 +1,9 @@
 /**
- * Names people give: streams, event types, keys, aliases, ids of requests and users.
+ * Names that users give: of streams, event types, keys, aliases, requests and users; and the name that was probably meant.
  *
- * Checked before anything is sent, because the database would refuse a NUL or half a character only at the end of a
- * batch, and take the batch's innocent neighbours down with it. 255 bytes keep every name inside an index entry.
- * Nothing is trimmed, folded or replaced: two names that differ stay two names.
+ * A name is checked before anything is sent, because the database would refuse a NUL or half of a character only at the end
+ * of a batch, which would fail the other calls of the batch. 255 bytes keep every name inside an index entry. Nothing is
+ * trimmed, folded or replaced: two names that differ stay two names.
  */
 import { InvalidName } from './errors.ts'
 import { type Ids, isUuid } from './id.ts'
@@ -41,20 +41,20 @@ export type NameKind =
   | 'Step'
   | 'Server'
 
-/** Why this text cannot be a name, ready to follow the name in a sentence; undefined if it can. */
+/** Why this text cannot be a name, to follow the name in a sentence; undefined if it can. */
 export function nameFault(name: string): string | undefined {
   if (name === '') return 'is empty'
-  // A UTF-16 unit takes at most three bytes, so most names are never measured.
+  // A UTF-16 unit has at most three bytes, so most names are never measured.
   if (name.length > maxNameBytes || (name.length * 3 > maxNameBytes && Buffer.byteLength(name) > maxNameBytes)) {
     return `is longer than ${maxNameBytes} bytes`
   }
   return textFault(name)
 }
 
-/** Why PostgreSQL cannot hold this text, in a `text` as little as in a `jsonb`; undefined if it can. */
+/** Why PostgreSQL cannot store this text, as `text` or in a `jsonb`; undefined if it can. */
 export function textFault(text: string): string | undefined {
   if (!unstorable.test(text)) return undefined
-  return text.includes('\0') ? 'contains a NUL character' : 'contains a lone surrogate, half of a character'
+  return text.includes('\0') ? 'contains a NUL character' : 'contains half of a character (an unpaired surrogate)'
 }
 
 /**
@@ -67,8 +67,37 @@ export function category(stream: string): string | undefined {
   return dash === 0 || isUuid(stream) ? undefined : stream.slice(0, dash)
 }
 
+/** The closest of these names, if it is close enough to be a typing mistake. */
+export function nearestName(given: string, names: Iterable<string>): string | undefined {
+  let nearest: string | undefined
+  let least = Math.max(2, Math.floor(given.length / 3)) + 1
+  for (const name of names) {
+    const distance = editDistance(given.toLowerCase(), name.toLowerCase(), least)
+    if (distance < least) {
+      least = distance
+      nearest = name
+    }
+  }
+  return nearest
+}
+
+/** How many letters have to be inserted, deleted or replaced, by the usual table; `limit` if there are more. */
+function editDistance(a: string, b: string, limit: number): number {
+  if (Math.abs(a.length - b.length) >= limit) return limit
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const replace = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)
+      next.push(Math.min(replace, row[j]! + 1, next[j - 1]! + 1))
+    }
+    row = next
+  }
+  return Math.min(row[b.length]!, limit)
+}
+
 const maxNameBytes = 255
-// With the u flag a surrogate that is half of a pair is no code point of its own, so only lone ones match.
+// With the u flag only an unpaired surrogate matches: the two of a pair are one code point.
 const unstorable = /[\0\p{Surrogate}]/u
 
 function kindOf(value: unknown): string {

@@ -1,9 +1,12 @@
-/** Options as users write them: one object, whose misspelt names are found before anything is done with it. */
+/**
+ * Options as users write them: one object. A misspelt name, or a number out of bounds, is found before anything is done
+ * with it. The reason of `InvalidOption` is a whole sentence with a capital letter, or follows the name of the option.
+ */
 import { InvalidOption } from './errors.ts'
-import { nearestName } from './nearest.ts'
+import { nearestName } from './name.ts'
 
 /**
- * Refuses an option that there is not, and names the one that was probably meant. `what` names the thing that is being
+ * Refuses an option that does not exist, and names the one that was probably meant. `what` names the thing that is being
  * defined or called: `Projection "sales"`.
  */
 export function refuseUnknownOptions(what: string, given: object, known: readonly string[]): void {
@@ -13,6 +16,15 @@ export function refuseUnknownOptions(what: string, given: object, known: readonl
     const hint = nearest === undefined ? `Its options are ${known.join(', ')}.` : `Did you mean "${nearest}"?`
     throw new InvalidOption({ option, reason: `${what} has no option "${option}". ${hint}` })
   }
+}
+
+/** Positions and counters of the database end here, so that none is ever inexact in JavaScript. */
+export const maxPosition: number = Number.MAX_SAFE_INTEGER
+
+/** Refuses a value that is not a whole number within its bounds. By default they are those of the database's `integer`. */
+export function checkWhole(option: string, value: number, min: number, max: number = 2 ** 31 - 1): void {
+  if (!Number.isSafeInteger(value) || value < min || value > max)
+    throw new InvalidOption({ option, reason: `must be a whole number from ${min} to ${max}, not ${String(value)}` })
 }
 
 /** A value in a message: what it is, not how it prints. */

@@ -1,23 +1,23 @@
 /**
- * Asks any Standard Schema (zod, valibot, arktype…) whether a value fits.
+ * Checks a value with any Standard Schema (zod, valibot, arktype…).
  *
- * Only the question is asked. What a schema would make of the value (defaults, coercion, stripped keys) is thrown
- * away: an event is stored as it was said, so it reads back with the type it was written with.
+ * Only the issues count. The value that a schema returns (with defaults, coercion, stripped keys) is not used: an event is
+ * stored as it was given, so it reads back with the type it was written with.
  *
- * A schema that answers at once is answered for at once; only one that has to wait gives a promise.
+ * A schema that answers at once gives an answer at once; only one that has to wait gives a promise.
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Awaitable, isPromise } from './core.ts'
 import { pathText } from './json.ts'
 
-/** What is wrong with the value; nothing, if it fits. `root` is what the value is called in the paths. */
+/** The issues of the value; none if it fits. `root` is the name of the value in the paths. */
 export function checkSchema(schema: StandardSchemaV1, value: unknown, root = ''): Awaitable<readonly SchemaIssue[]> {
   const result = schema['~standard'].validate(value)
   return isPromise(result) ? result.then(late => issuesOf(late, root)) : issuesOf(result, root)
 }
 
 export interface SchemaIssue {
-  /** The place in the value, `items[3].price`; the root alone (by default '') if it is the value as a whole. */
+  /** The path in the value, `items[3].price`; the root alone (by default '') if it is the whole value. */
   readonly path: string
   readonly message: string
 }
@@ -26,14 +26,14 @@ const none: readonly SchemaIssue[] = []
 
 function issuesOf(result: StandardSchemaV1.Result<unknown>, root: string): readonly SchemaIssue[] {
   if (result.issues === undefined) return none
-  // Array.from, not map: arktype's path is a subclass of Array, and a mapped empty one comes out as [0].
+  // Array.from, not map: arktype's path is a subclass of Array, and mapping an empty one gives [0].
   return Array.from(result.issues, ({ path = [], message }) => ({
     path: pathText(root, Array.from(path, keyOf)),
     message,
   }))
 }
 
-/** Libraries differ: zod and arktype give bare keys, valibot objects that hold one. */
+/** Libraries differ: zod and arktype give keys, valibot gives objects that have one. */
 function keyOf(segment: PropertyKey | StandardSchemaV1.PathSegment): PropertyKey {
   return typeof segment === 'object' ? segment.key : segment
 }

@@ -71,7 +71,7 @@ const lent = Symbol('lent transaction')
 
 /**
  * The handle, and the function that revokes it. Code that outlives its call, such as an inline projection that did not
- * await its writes, can then neither write while positions are drawn nor into a transaction of somebody else.
+ * await its writes, can then neither write while positions are drawn nor into a transaction of another caller.
  */
 export function lendTransaction(tx: Transaction): { handle: Transaction; shut: () => void } {
   let isOpen = true

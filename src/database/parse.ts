@@ -56,6 +56,8 @@ function parseLocalMeanTime(iso: string): Date {
 /** A number that cannot be exact is refused. Positions, versions and counters of the store are always exact. */
 function parseInteger(text: string): number {
   const value = Number(text)
+  // Such as an element of an array with several dimensions, which this does not read.
+  if (Number.isNaN(value)) throw new TypeError(`${JSON.stringify(text)} is not a bigint.`)
   if (!Number.isSafeInteger(value)) throw new IntegerTooLarge({ value: text })
   return value
 }

@@ -1,12 +1,12 @@
 /**
- * The index advisor: looks at the queries that were really run, and names the indexes that would have served them.
+ * The index advisor: names the indexes that would have served the queries that were run.
  *
- * A query is remembered by its shape: which fields it compares, and how, and what it orders by, not with what. So there
- * are as many entries as there are queries in the code; of filters from outside, the newest shapes push out the oldest.
- * Advice is given where no index begins with a field that the query pins down. Equality alone is served by the index on
- * the body; whether an index is worth its cost to writers is for people to say, so the times are told.
+ * A query is remembered by its shape: the fields it compares, how it compares them, and its order, but not the operands. So
+ * there are as many entries as there are queries in the code; with filters from requests, new shapes replace the oldest.
+ * Advice is given where no index begins with a field that the query compares. The index on the body serves equality alone.
+ * Whether an index is worth its cost to writers is a decision for people, so the advice has the times.
  */
-import type { CollectionBase } from './collection.ts'
+import type { OpenCollection } from './collection.ts'
 import { indexesIn, stepsOf } from './indexes.ts'
 import type { Condition } from './query/condition.ts'
 import { placeKey } from './query/expression.ts'
@@ -17,11 +17,11 @@ import type { QueryRun, QueryState } from './query/state.ts'
 export interface IndexAdvice {
   /** As it would be declared: `{ paths: ['address.city', { path: 'age', as: 'number' }] }`. */
   readonly index: string
-  /** How often queries were run that it would serve. */
+  /** How often queries were run that it would have served. */
   readonly runs: number
   readonly totalMs: number
   readonly averageMs: number
-  /** The most rows that one of them gave. */
+  /** The most rows that one of them returned. */
   readonly maxRows: number
 }
 
@@ -30,7 +30,7 @@ export interface Advisor {
   advise(): IndexAdvice[]
 }
 
-/** A field that a query uses, and what for. */
+/** A field of a query, and the use it makes of it. */
 interface Use {
   readonly place: Place
   readonly kind: Kind
@@ -47,7 +47,7 @@ interface Shape {
 const maxShapes = 200
 const maxTexts = 1000
 
-export function openAdvisor({ options }: Pick<CollectionBase, 'options'>): Advisor {
+export function openAdvisor({ options }: Pick<OpenCollection, 'options'>): Advisor {
   const shapes = new Map<string, Shape>()
   const known = new Map<string, Shape>()
   const leading = new Set(
@@ -76,7 +76,7 @@ export function openAdvisor({ options }: Pick<CollectionBase, 'options'>): Advis
 
   return {
     noteRun({ state, text, rows, tookMs }) {
-      // Statements of one text are of one shape. Once shapes are dropped it counts which were used last.
+      // Statements of one text are of one shape. Once shapes are dropped, the order of use matters, so the shape is looked up.
       let shape = shapes.size < maxShapes ? known.get(text) : undefined
       if (shape === undefined) {
         shape = shapeOf(state)
@@ -106,7 +106,7 @@ export function openAdvisor({ options }: Pick<CollectionBase, 'options'>): Advis
   }
 }
 
-/** What all documents of the result have in common: only conditions that all must be met count. */
+/** The fields that all documents of a result have in common: only conditions that must all be met count. */
 function usesOf({ conditions, order }: QueryState): Use[] {
   const found = new Map<string, Use>()
   const add = (use: Use): void => {
@@ -130,7 +130,7 @@ function usesOf({ conditions, order }: QueryState): Use[] {
   return [...found.values()].sort((a, b) => rank[a.by] - rank[b.by])
 }
 
-/** Fields that are pinned to a value first, then the first one that is not. */
+/** The fields that are equal to a value, then the first one that is not. */
 function declaration(uses: readonly Use[]): string {
   const pinned = uses.filter(use => use.by === 'equality')
   const fields = [...pinned, ...uses.filter(use => use.by !== 'equality').slice(0, 1)].slice(0, 4)

@@ -1,16 +1,16 @@
 /**
  * A batch writer: changes of one collection, gathered now and written together later, in one transaction.
  *
- * After a flush that failed everything is still there, and a second flush is all or nothing again.
+ * After a flush that failed every change is still staged, and a second flush is all or nothing again.
  */
 import { InvalidOption } from '../core/errors.ts'
 import { checkExpected, checkedBody, checkId } from './body.ts'
 import { type BulkOutcome, writeMany } from './bulk.ts'
-import type { CollectionBase, WriteOptions } from './collection.ts'
+import type { OpenCollection, WriteOptions } from './collection.ts'
 import type { Change, ChangeKind } from './write-many.ts'
 
 export interface DocumentBatch<Doc extends object = Record<string, unknown>> {
-  /** How many changes wait to be written. */
+  /** The number of staged changes. */
   readonly size: number
   insert(id: string, data: Doc): this
   put(id: string, data: Doc, options?: ExpectedVersion): this
@@ -18,9 +18,9 @@ export interface DocumentBatch<Doc extends object = Record<string, unknown>> {
   delete(id: string, options?: ExpectedVersion): this
   softDelete(id: string, options?: ExpectedVersion): this
   restore(id: string, options?: ExpectedVersion): this
-  /** Writes all, or nothing: then `BulkRefused` names what stood against it. An outcome for each, in their order. */
+  /** Writes all changes, or none: then `BulkRefused` names the refused ones. Returns an outcome for each, in their order. */
   flush(options?: WriteOptions): Promise<BulkOutcome[]>
-  /** Forgets all. */
+  /** Discards all changes. */
   clear(): void
 }
 
@@ -28,17 +28,16 @@ export interface ExpectedVersion {
   readonly expected?: number | undefined
 }
 
-export function openBatch<Doc extends object>(collection: CollectionBase, most: number): DocumentBatch<Doc> {
+export function openBatch<Doc extends object>(collection: OpenCollection, maxChanges: number): DocumentBatch<Doc> {
   let staged: StagedChange[] = []
   let isFlushing = false
   const stage = (kind: ChangeKind, id: string, data: unknown, expected: number | undefined): DocumentBatch<Doc> => {
-    if (staged.length >= most)
-      throw new InvalidOption({
-        option: 'batch',
-        reason: `holds its limit of ${most} changes; flush it before adding more`,
-      })
+    if (staged.length >= maxChanges) {
+      const reason = `The batch of collection "${collection.name}" holds its limit of ${maxChanges} changes. Flush it before adding more, or open it with more maxChanges.`
+      throw new InvalidOption({ option: 'maxChanges', reason })
+    }
     const body = data === undefined ? undefined : checkedBody(collection, checkId(id), data)
-    // Looked at when it is flushed; until then an asynchronous schema's refusal has nobody else to hear of it.
+    // The flush awaits it; until then a refusal of an asynchronous schema must not count as unhandled.
     if (body instanceof Promise) body.catch(() => {})
     staged.push({ kind, id: checkId(id), body, expected: checkExpected(expected) })
     return batch
@@ -55,14 +54,17 @@ export function openBatch<Doc extends object>(collection: CollectionBase, most: 
     softDelete: (id, options) => stage('softDelete', id, undefined, options?.expected),
     restore: (id, options) => stage('restore', id, undefined, options?.expected),
     async flush(options = {}) {
-      if (isFlushing) throw new InvalidOption({ option: 'flush', reason: 'is under way already; await it first' })
+      if (isFlushing) {
+        const reason = `The batch of collection "${collection.name}" is being flushed. Await that flush before the next one.`
+        throw new InvalidOption({ option: 'flush', reason })
+      }
       isFlushing = true
       try {
         const taken = staged
         const changes: Change[] = []
         for (const change of taken) changes.push({ ...change, body: await change.body })
         const outcomes = await writeMany(collection, changes, options)
-        // What was added meanwhile waits for the next one.
+        // Changes that were added meanwhile stay for the next flush.
         staged = staged.slice(taken.length)
         return outcomes
       } finally {
@@ -80,7 +82,7 @@ interface StagedChange extends Omit<Change, 'body'> {
   readonly body: string | Promise<string> | undefined
 }
 
-/** Null is no document, but it is something to say no to. */
+/** A change without data would be taken for a deletion; null is refused as a document. */
 function needed(data: unknown): unknown {
   return data === undefined ? null : data
 }

@@ -1,14 +1,15 @@
-/** Bodies on their way in and out: checked and written as text, read and brought to the shape of today. */
+/** The bodies of documents: checked and turned into text when they are written, upcast when they are read. */
 import { type Awaitable, isPromise } from '../core/core.ts'
 import { InvalidEvent, InvalidOption, isRillflowError } from '../core/errors.ts'
 import { encodeJson, pathText } from '../core/json.ts'
 import { checkName } from '../core/name.ts'
+import { describe } from '../core/options.ts'
 import { checkSchema, type SchemaIssue } from '../core/schema-check.ts'
-import type { CollectionBase } from './collection.ts'
+import type { OpenCollection } from './collection.ts'
 import { InvalidDocument, UpcastFailed } from './errors.ts'
 
-/** The body as text, if it may be stored; a promise only if the collection's schema gives one. */
-export function checkedBody(collection: CollectionBase, id: string, data: unknown): Awaitable<string> {
+/** The text of a body that may be stored; a promise only if the schema of the collection returns one. */
+export function checkedBody(collection: OpenCollection, id: string, data: unknown): Awaitable<string> {
   const text = encodeBody(collection, id, data)
   const issues = schemaIssues(collection, data)
   if (isPromise(issues)) return issues.then(late => passed(late))
@@ -20,26 +21,26 @@ export function checkedBody(collection: CollectionBase, id: string, data: unknow
   }
 }
 
-/** Raises `InvalidDocument` if the collection's schema does not like what is stored now. */
-export async function checkStored(collection: CollectionBase, id: string, data: unknown): Promise<void> {
+/** Throws `InvalidDocument` if a body that is stored now does not fit the schema of the collection. */
+export async function checkStored(collection: OpenCollection, id: string, data: unknown): Promise<void> {
   const issues = await schemaIssues(collection, data)
   if (issues.length > 0) refuseIssues(collection, id, issues)
 }
 
-/** A value inside a body, such as a patch sets, as text. */
+/** The text of a value inside a body, such as a patch sets. */
 export function encodeValue(value: unknown, what: string, root: string, maxBytes: number): string {
   const { text } = encodeJson(value, { what, root, maxBytes })
-  // A quick look first: hardly any text has it, and those that have may have it as a value.
+  // Checked in the text first: hardly any text has it, and one that has it may have it as a value.
   if (text.includes('"__proto__"')) refusePrototype(JSON.parse(text), what, root)
   return text
 }
 
-export function maxBytesOf(collection: CollectionBase): number {
+export function maxBytesOf(collection: OpenCollection): number {
   return collection.parts.maxDocumentBytes ?? 16 * 1024 * 1024
 }
 
-/** The body as its reader expects it. */
-export function readBody(collection: CollectionBase, id: string, stored: unknown): unknown {
+/** A body in the shape that its readers expect. */
+export function readBody(collection: OpenCollection, id: string, stored: unknown): unknown {
   const { upcast } = collection.options
   if (upcast === undefined) return stored
   try {
@@ -59,7 +60,7 @@ export function checkId(id: unknown): string {
 export function checkExpected(expected: unknown): number | undefined {
   if (expected === undefined || (Number.isSafeInteger(expected) && (expected as number) >= 1))
     return expected as number | undefined
-  const reason = `must be a version, a whole number from 1 on, not ${String(expected)}`
+  const reason = `The option "expected" is ${describe(expected)}. It must be a version: a whole number from 1 on.`
   throw new InvalidOption({ option: 'expected', reason })
 }
 
@@ -67,7 +68,7 @@ export function checkUserId(userId: string | undefined): string | null {
   return userId === undefined ? null : checkName('User id', userId)
 }
 
-function encodeBody(collection: CollectionBase, id: string, data: unknown): string {
+function encodeBody(collection: OpenCollection, id: string, data: unknown): string {
   const refuse = (path: string, reason: string, cause?: unknown): never => {
     throw new InvalidDocument({ collection: collection.name, id, path, reason }, cause)
   }
@@ -78,7 +79,7 @@ function encodeBody(collection: CollectionBase, id: string, data: unknown): stri
     )
   try {
     const text = encodeValue(data, 'document', 'data', maxBytesOf(collection))
-    // A Date, or an object with a toJSON of its own, is an object whose text is none.
+    // The text of a Date, or of an object with a toJSON, may be something other than an object.
     return text.startsWith('{') ? text : refuse('data', 'is not an object as JSON')
   } catch (error) {
     if (!isRillflowError(error, 'invalid_event')) throw error
@@ -87,16 +88,16 @@ function encodeBody(collection: CollectionBase, id: string, data: unknown): stri
   }
 }
 
-function schemaIssues({ options }: CollectionBase, data: unknown): Awaitable<readonly SchemaIssue[]> {
+function schemaIssues({ options }: OpenCollection, data: unknown): Awaitable<readonly SchemaIssue[]> {
   return options.schema === undefined ? [] : checkSchema(options.schema, data, 'data')
 }
 
-function refuseIssues(collection: CollectionBase, id: string, issues: readonly SchemaIssue[]): never {
+function refuseIssues(collection: OpenCollection, id: string, issues: readonly SchemaIssue[]): never {
   const [{ path, message }] = issues as [SchemaIssue]
   throw new InvalidDocument({ collection: collection.name, id, path, reason: `does not fit the schema: ${message}` })
 }
 
-/** Reading such a body and spreading it about is how prototypes get polluted. */
+/** A body with such a key pollutes prototypes when it is merged into another object. */
 function refusePrototype(value: unknown, what: string, root: string, keys: PropertyKey[] = []): void {
   if (typeof value !== 'object' || value === null) return
   for (const key of Object.keys(value)) {

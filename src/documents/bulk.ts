@@ -1,19 +1,19 @@
-/** Many documents in one call: checked, cut into statements, and done whole or not at all. */
+/** Many documents in one call: checked, divided into statements, and written all or none. */
 import { isPromise } from '../core/core.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import type { Executor } from '../database/database.ts'
-import { atomically } from './atomically.ts'
 import { checkExpected, checkedBody, checkId, checkUserId } from './body.ts'
-import { type CollectionBase, preparedToWrite, type WriteOptions } from './collection.ts'
+import { type OpenCollection, preparedToWrite, type WriteOptions } from './collection.ts'
 import { BulkRefused, type RefusedItem } from './errors.ts'
+import { atomically } from './execute.ts'
 import { type Change, type ChangeKind, type ChangeOutcome, isRefusal, writeDocuments } from './write-many.ts'
 
 export interface BulkOptions extends WriteOptions {
-  /** Write what can be written and tell about the rest, instead of refusing all. Default false. */
+  /** Write the items that can be written and report the others, instead of refusing all. Default false. */
   readonly partial?: boolean | undefined
 }
 
-/** What became of one item: `superseded` if a later one of the same call had its id. */
+/** The outcome of one item: `superseded` if a later item of the same call had its id. */
 export interface BulkOutcome {
   readonly id: string
   readonly outcome: ChangeOutcome['outcome'] | 'superseded'
@@ -31,27 +31,27 @@ export interface ChangedDocument<Doc = unknown> extends NewDocument<Doc> {
   readonly id: string
 }
 
-/** Upserts; of several with one id the last one counts. */
+/** Upserts; of several items with one id the last one counts. */
 export async function putDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   items: readonly NewDocument[],
   options: BulkOptions = {},
 ): Promise<BulkOutcome[]> {
   return writeMany(collection, await changesOf(collection, 'put', items), options)
 }
 
-/** Replaces documents that are there; of several with one id each is an update of its own. */
+/** Replaces documents; several items with one id are several updates. */
 export async function updateDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   items: readonly ChangedDocument[],
   options: BulkOptions = {},
 ): Promise<BulkOutcome[]> {
   return writeMany(collection, await changesOf(collection, 'update', items), options)
 }
 
-/** Deletes, for good or softly. An id that is not there is no failure, unless a version of it was expected. */
+/** Deletes, for good or softly. An id without a document is refused only if a version was expected. */
 export async function deleteDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   items: readonly (string | { readonly id: string; readonly expected?: number | undefined })[],
   options: BulkOptions & { readonly soft?: boolean | undefined } = {},
 ): Promise<BulkOutcome[]> {
@@ -64,7 +64,7 @@ export async function deleteDocuments(
 }
 
 async function changesOf(
-  collection: CollectionBase,
+  collection: OpenCollection,
   kind: ChangeKind,
   items: readonly NewDocument[],
 ): Promise<Change[]> {
@@ -72,15 +72,15 @@ async function changesOf(
   for (const { id: given, data, expected } of items) {
     const id = given === undefined ? collection.parts.ids.next() : checkId(given)
     const body = checkedBody(collection, id, data)
-    // Only where there is something to wait for: ten thousand turns of the loop for nothing are felt.
+    // Awaited only where there is a promise: ten thousand needless turns of the event loop take their time.
     changes.push({ kind, id, body: isPromise(body) ? await body : body, expected: checkExpected(expected) })
   }
   return changes
 }
 
-/** Changes in their order, the same id any number of times. */
+/** Makes changes in their order; an id may occur any number of times. */
 export async function writeMany(
-  collection: CollectionBase,
+  collection: OpenCollection,
   changes: readonly Change[],
   options: BulkOptions = {},
 ): Promise<BulkOutcome[]> {
@@ -100,7 +100,7 @@ export async function writeMany(
       if (!partial) refuseRefused(collection, changes, step, outcomes)
     }
   }
-  // One statement without inserts refuses before it writes: it needs no transaction around it.
+  // A single statement without inserts refuses before it writes, so it needs no transaction around it.
   const isOneStatement = steps.length <= 1 && !changes.some(change => change.kind === 'insert')
   if (isOneStatement) await work(executor)
   else await atomically(collection, options, work)
@@ -110,7 +110,7 @@ export async function writeMany(
   return changes.map(({ id }, i) => outcomes[i] ?? { id, outcome: 'superseded', version: written.get(id) })
 }
 
-/** The places of the changes to be made: a put that another put of its id follows is left out. */
+/** The indexes of the changes to make: a put that is followed by another put of its id is skipped. */
 function takeLatest(changes: readonly Change[]): number[] {
   const nextBlind = new Set<string>()
   const places: number[] = []
@@ -125,16 +125,16 @@ function takeLatest(changes: readonly Change[]): number[] {
   return places.reverse()
 }
 
-/** Statements of bounded size, no id twice in one, and the changes of one id in their order. */
-function stepsOf(collection: CollectionBase, changes: readonly Change[], places: readonly number[]): number[][] {
-  const mostItems = collection.parts.database.engine === 'pglite' ? 500 : 10_000
+/** Divides changes into statements of limited size, with no id twice in one, and the changes of one id in their order. */
+function stepsOf(collection: OpenCollection, changes: readonly Change[], places: readonly number[]): number[][] {
+  const maxItems = collection.parts.database.engine === 'pglite' ? 500 : 10_000
   const steps: { places: number[]; bytes: number }[] = []
   const lastStep = new Map<string, number>()
   for (const place of places) {
     const { id, body = '' } = changes[place]!
     let at = Math.max(steps.length - 1, 0)
     const full = (n: number): boolean =>
-      steps[n] !== undefined && (steps[n].places.length >= mostItems || steps[n].bytes + body.length > mostBytes)
+      steps[n] !== undefined && (steps[n].places.length >= maxItems || steps[n].bytes + body.length > maxBytes)
     while ((lastStep.get(id) ?? -1) >= at || full(at)) at++
     const step = steps[at] ?? { places: [], bytes: 0 }
     steps[at] = step
@@ -145,10 +145,10 @@ function stepsOf(collection: CollectionBase, changes: readonly Change[], places:
   return steps.map(step => step.places)
 }
 
-const mostBytes = 8 * 1024 * 1024
+const maxBytes = 8 * 1024 * 1024
 
 function refuseRefused(
-  collection: CollectionBase,
+  collection: OpenCollection,
   changes: readonly Change[],
   step: readonly number[],
   outcomes: readonly BulkOutcome[],

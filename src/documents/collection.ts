@@ -75,11 +75,14 @@ const optionNames = [
 export function defineCollection<Doc extends object = Record<string, unknown>>(
   name: string,
   options: CollectionOptions<Doc> = {},
-): Collection<Doc> {
+): CollectionFor<Doc> {
   const given = Object.freeze({ ...options }) as unknown as CollectionOptions
   checkCollection(name, given)
-  return Object.freeze({ kind: 'collection', name, options: given })
+  return Object.freeze({ kind: 'collection', name, options: given }) satisfies Collection as CollectionFor<Doc>
 }
+
+/** `infer`, so that the type of the documents is never taken from where the definition is used. */
+type CollectionFor<Doc extends object> = [Doc] extends [infer D extends object] ? Collection<D> : never
 
 /** Finds what is wrong with a definition, also in its indexes. */
 function checkCollection(name: string, options: CollectionOptions): void {
@@ -93,7 +96,7 @@ function checkCollection(name: string, options: CollectionOptions): void {
 }
 
 /** A collection in one store, without the type of its documents. */
-export interface CollectionBase {
+export interface OpenCollection {
   readonly name: string
   readonly tableName: string
   /** The table; for one that a projection has not made yet, an empty relation with its columns. */
@@ -121,7 +124,7 @@ export interface CollectionState {
 }
 
 /** The collection in one store; its tables are declared, and made when they are first needed. */
-export function openCollection(parts: DocumentParts, name: string, given: CollectionOptions): CollectionBase {
+export function openCollection(parts: DocumentParts, name: string, given: CollectionOptions): OpenCollection {
   checkCollection(name, given)
   const { name: schema } = parts.schema
   const tableName = given.table ?? name
@@ -146,7 +149,7 @@ export function openReadModel(
   name: string,
   declared: DeclaredTable,
   options: IndexingOptions = { gin: false },
-): CollectionBase {
+): OpenCollection {
   const table = identifier(parts.schema.name, declared.name)
   const columns = declared.columns.map(column => `null::${column.type} as ${identifier(column.name)}`)
   const empty = new Identifier(`(select ${columns.join(', ')} where false)`)
@@ -175,7 +178,7 @@ export interface WriteOptions extends CallOptions {
 }
 
 /** What runs the statements of one call, once the tables are there. Statements are written after it, never before. */
-export async function prepared(collection: CollectionBase, options: CallOptions = {}): Promise<Executor> {
+export async function prepared(collection: OpenCollection, options: CallOptions = {}): Promise<Executor> {
   throwIfAborted(options.signal)
   const { parts, state } = collection
   const executor = options.tx === undefined ? parts.database : parts.executorOf(options.tx)
@@ -185,7 +188,7 @@ export async function prepared(collection: CollectionBase, options: CallOptions 
   return executor
 }
 
-async function lookForReadModel({ parts, tableName, state }: CollectionBase, executor: Executor): Promise<void> {
+async function lookForReadModel({ parts, tableName, state }: OpenCollection, executor: Executor): Promise<void> {
   const table = identifier(parts.schema.name, tableName)
   const [row] = await executor.run<{ exists: boolean }>(sql`/* documents.has_table */
     select to_regclass(${table.quoted}::text) is not null as exists`)
@@ -194,7 +197,7 @@ async function lookForReadModel({ parts, tableName, state }: CollectionBase, exe
 }
 
 /** The same for a call that writes. */
-export async function preparedToWrite(collection: CollectionBase, options: CallOptions): Promise<Executor> {
+export async function preparedToWrite(collection: OpenCollection, options: CallOptions): Promise<Executor> {
   const { name, tableName, options: declared, parts } = collection
   if (declared.readOnly === true || parts.tables.isReadModel(tableName))
     throw new CollectionReadOnly({ collection: name })
@@ -202,7 +205,7 @@ export async function preparedToWrite(collection: CollectionBase, options: CallO
 }
 
 /** Looks whether the tables are there, and makes them if the store may. */
-export async function makeReady(collection: CollectionBase, within?: Executor): Promise<void> {
+export async function makeReady(collection: OpenCollection, within?: Executor): Promise<void> {
   const { name, parts, state } = collection
   if (within !== undefined) {
     const { steps, missing } = await lookFor(collection, within)
@@ -218,7 +221,7 @@ export async function makeReady(collection: CollectionBase, within?: Executor): 
   await state.looking
 }
 
-async function look(collection: CollectionBase): Promise<void> {
+async function look(collection: OpenCollection): Promise<void> {
   const { name, parts, state } = collection
   const { steps, missing, lacking } = await lookFor(collection, parts.database)
   const unmet = parts.syncs ? lacking : missing
@@ -235,7 +238,7 @@ interface Found {
   readonly lacking: string[]
 }
 
-async function lookFor({ parts, declared }: CollectionBase, executor: Executor): Promise<Found> {
+async function lookFor({ parts, declared }: OpenCollection, executor: Executor): Promise<Found> {
   if (declared.length === 0) return { steps: [], missing: [], lacking: [] }
   const target = { schema: parts.schema.name, tables: declared }
   const { steps, problems } = await planTables(executor, target)
@@ -244,15 +247,15 @@ async function lookFor({ parts, declared }: CollectionBase, executor: Executor):
   return { steps, missing: [...new Set([...made, ...lacking])], lacking }
 }
 
-const opened = new WeakMap<object, CollectionBase>()
+const opened = new WeakMap<object, OpenCollection>()
 
 /** Remembers which collection a handle is for. */
-export function withBase<Handle extends object>(handle: Handle, base: CollectionBase): Handle {
+export function withCollection<Handle extends object>(handle: Handle, base: OpenCollection): Handle {
   opened.set(handle, base)
   return handle
 }
 
 /** The collection of a handle that `store.documents(…)` gave. */
-export function baseOf(handle: object): CollectionBase | undefined {
+export function collectionOf(handle: object): OpenCollection | undefined {
   return opened.get(handle)
 }

@@ -1,32 +1,32 @@
 /**
  * Documents: JSON bodies under an id, in tables of their own, with versions.
  *
- *     collection ─► table            a declared table each; made on demand where the store may, by schema.sync() where not
+ *     collection ─► table            declared; made on demand where the store may change the schema, else by schema.sync()
  *         │
- *         ├─ read, history           by id; as they are, as they were
- *         ├─ write, update, patch    one document: one statement (update: a row lock, your function, a write)
- *         ├─ write-many, bulk,       many: one set-based statement, with an outcome for each
+ *         ├─ read, history           by id: the newest version, or an earlier one
+ *         ├─ write, patch/           one document: one statement (update: a row lock, your function, a write)
+ *         ├─ write-many, bulk,       many documents: one statement, with an outcome for each
  *         │  batch, import
- *         └─ query/                  everything that does not start from an id
+ *         └─ query/                  documents by their content; the rows of table projections, too
  *
  *     (none) ──insert, put──► live ──softDelete──► soft-deleted ──restore, put──► live
  *                              └────────────delete────────┴──► (none)
  *
  * Guarantees:
- * - Every write makes the next version, from 1, and says which; with `expected` it takes effect at that version only.
- * - Not there (`DocumentNotFound`), soft-deleted (`DocumentDeleted`) and at another version (`DocumentConflict`, with
- *   the actual one) are three different answers. Only a `put` without `expected` revives what was soft-deleted, `restore`
- *   is the other way; nothing is ever written to a document that stays hidden.
- * - A body is checked before it is sent, so that what reads back is what was meant. Bodies are objects.
- * - Where a history is kept, the statement that writes a version also keeps it: neither exists without the other.
- * - A bulk call is all or nothing, unless `partial` asks for what can be done.
+ * - Every write makes the next version, from 1, and returns it; with `expected` it takes effect at that version only.
+ * - A missing document (`DocumentNotFound`), a soft-deleted one (`DocumentDeleted`) and one at another version
+ *   (`DocumentConflict`, with the actual version) are three different errors. Only `restore`, and a `put` without `expected`,
+ *   make a soft-deleted document visible again; nothing is written to a document that stays hidden.
+ * - A body is checked before it is sent, so that it is read back as it was given. Bodies are objects.
+ * - With `history`, the statement that writes a version also stores it in the history: neither exists without the other.
+ * - A bulk call writes all or nothing, unless it is `partial`.
  * - Writers of many documents lock them in the order of their ids, as projections do.
  *
- * What can fail: a table that is not there is `CollectionNotSynced`, naming the call that makes it; tables are made
- * before, never inside, a transaction. After a lost connection (`ConnectionLost`) a write may or may not have happened:
- * read the version, or write with `expected`, which cannot happen twice.
+ * What can fail: a missing table is `CollectionNotSynced`, which names the call that makes it; tables are never made inside a
+ * transaction. After a lost connection (`ConnectionLost`) a write may or may not have happened: read the version, or write
+ * with `expected`, which cannot happen twice.
  *
- * After a document was deleted for good the next one of its id starts again at version 1, unless its history is kept.
+ * After a document was deleted for good, the next one of its id starts at version 1 again, unless it has a history.
  */
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
@@ -43,20 +43,20 @@ import {
   updateDocuments,
 } from './bulk.ts'
 import {
-  baseOf,
   type CallOptions,
   type Collection,
-  type CollectionBase,
   type CollectionOptions,
+  collectionOf,
   type DocumentParts,
   makeReady,
+  type OpenCollection,
   openCollection,
   type WriteOptions,
-  withBase,
+  withCollection,
 } from './collection.ts'
 import { type DocumentVersion, getEarlier, type HistoryOptions, readHistory } from './history.ts'
 import { type ImportedDocument, type ImportOptions, type ImportProgress, importDocuments } from './import.ts'
-import { mergeDocument, patchDocument, patchDocuments } from './patch/document.ts'
+import { mergeDocument, patchDocument, patchDocuments } from './patch/apply.ts'
 import type { MergePatch, Patch } from './patch/patch.ts'
 import type { Condition } from './query/condition.ts'
 import type { Field, MetaFields } from './query/field.ts'
@@ -69,7 +69,6 @@ import {
   type ReadOptions,
   type StoredDocument,
 } from './read.ts'
-import { updateDocument } from './update.ts'
 import {
   deleteDocument,
   type ExpectedOptions,
@@ -77,6 +76,7 @@ import {
   putDocument,
   restoreDocument,
   softDeleteDocument,
+  updateDocument,
 } from './write.ts'
 
 /** The documents of a projection, which alone writes them. */
@@ -173,7 +173,7 @@ export interface Collections {
   /** Whether a collection of this name was opened or registered. */
   has(name: string): boolean
   /** The collection of a definition, or of a handle of this store. */
-  find(collection: Collection | { readonly name: string }): CollectionBase
+  find(collection: Collection | { readonly name: string }): OpenCollection
 }
 
 export function openCollections(parts: DocumentParts): Collections {
@@ -212,7 +212,7 @@ export function openCollections(parts: DocumentParts): Collections {
     register: collection => void documents(collection),
     has: name => names.has(name),
     find(given) {
-      const base = baseOf('kind' in given ? documents(given) : given)
+      const base = collectionOf('kind' in given ? documents(given) : given)
       if (base !== undefined && base.parts === parts) return base
       const reason = `Collection "${given.name}" belongs to another store. Open it with documents() of the store that the session is of.`
       throw new InvalidOption({ option: 'collection', reason })
@@ -221,7 +221,7 @@ export function openCollections(parts: DocumentParts): Collections {
 }
 
 /** The calls on one collection. */
-export function documentsOf<Doc extends object>(base: CollectionBase): Documents<Doc> {
+export function documentsOf<Doc extends object>(base: OpenCollection): Documents<Doc> {
   const { ids } = base.parts
   const insertNew = async (data: unknown, options?: WriteOptions): Promise<{ id: string; version: number }> => {
     const id = ids.next()
@@ -258,5 +258,5 @@ export function documentsOf<Doc extends object>(base: CollectionBase): Documents
     history: (id, options) => readHistory(base, id, options) as Promise<Page<DocumentVersion<Doc>>>,
     getAt: (id, when, options) => getEarlier(base, id, when, options) as Promise<StoredDocument<Doc> | undefined>,
   }
-  return withBase(documents, base)
+  return withCollection(documents, base)
 }

@@ -1,4 +1,4 @@
-/** The errors of collections, documents and patches. */
+/** The errors of collections, documents, patches and queries. */
 import { defineError, type ErrorKind } from '../core/errors.ts'
 
 interface Which {
@@ -10,20 +10,21 @@ const named = (d: Which): string => `Document ${JSON.stringify(d.id)} of ${d.col
 
 export const DocumentNotFound: ErrorKind<'document_not_found', Which> = defineError(
   'document_not_found',
-  d => `${named(d)} is not there. Use put or insert to make it, or check the id.`,
+  d => `${named(d)} does not exist. Check the id, or make the document with put or insert.`,
 )
 export const DocumentExists: ErrorKind<'document_exists', Which & { version: number }> = defineError(
   'document_exists',
-  d => `${named(d)} is there already, at version ${d.version}. Use put to replace it, or another id.`,
+  d => `${named(d)} exists already, at version ${d.version}. Replace it with put, or use another id.`,
 )
 export const DocumentDeleted: ErrorKind<'document_deleted', Which & { version: number }> = defineError(
   'document_deleted',
-  d => `${named(d)} was soft-deleted (version ${d.version}). Restore it first, or put it without an expected version.`,
+  d => `${named(d)} is soft-deleted (version ${d.version}). Restore it first, or put it without an expected version.`,
 )
 export const DocumentConflict: ErrorKind<'document_conflict', Which & { expected: number; actual: number }> =
   defineError(
     'document_conflict',
-    d => `${named(d)} is at version ${d.actual}, expected was ${d.expected}. Read it again, decide again, write.`,
+    d =>
+      `${named(d)} has version ${d.actual}, not the expected ${d.expected}. Read it again, and write at that version.`,
   )
 export const InvalidDocument: ErrorKind<'invalid_document', Which & { path: string; reason: string }> = defineError(
   'invalid_document',
@@ -34,12 +35,14 @@ export const UniqueViolation: ErrorKind<
   { collection: string; index: string; fields: string[]; value: unknown }
 > = defineError('unique_violation', d => {
   const value = JSON.stringify(d.value) ?? 'its value'
-  return `Another document of ${d.collection} has ${d.fields.join(', ')} = ${value} already, and index ${d.index} allows
-only one. Nothing was written: change the value, or the other document.`.replace('\n', ' ')
+  return (
+    `Another document of ${d.collection} has ${d.fields.join(', ')} = ${value} already, and index ${d.index} is unique. ` +
+    'Nothing was written. Use another value, or change the other document.'
+  )
 })
 export const InvalidPatch: ErrorKind<'invalid_patch', { path: string; reason: string }> = defineError(
   'invalid_patch',
-  d => `Patch ${JSON.stringify(d.path)}: ${d.reason}. Nothing was written.`,
+  d => `The patch is not valid at ${JSON.stringify(d.path)}: ${d.reason}. Nothing was written.`,
 )
 export const PatchMismatch: ErrorKind<'patch_mismatch', Which & { path: string; reason: string }> = defineError(
   'patch_mismatch',
@@ -47,15 +50,15 @@ export const PatchMismatch: ErrorKind<'patch_mismatch', Which & { path: string; 
 )
 export const UpcastFailed: ErrorKind<'upcast_failed', Which> = defineError(
   'upcast_failed',
-  d => `The upcast of ${d.collection} failed on document ${JSON.stringify(d.id)}; error.cause says why.`,
+  d => `The upcast of collection ${d.collection} failed on document ${JSON.stringify(d.id)}. See error.cause.`,
 )
 
 export interface RefusedItem {
-  /** Its place in what was given. */
+  /** Its index in the list that was given. */
   readonly index: number
   readonly id: string
   readonly outcome: 'missing' | 'exists' | 'deleted' | 'conflict'
-  /** The version it has; undefined if it is not there. */
+  /** The version it has; undefined if it does not exist. */
   readonly version: number | undefined
 }
 
@@ -64,7 +67,7 @@ export const BulkRefused: ErrorKind<'bulk_refused', { collection: string; items:
   d => {
     const some = d.items.slice(0, 3).map(item => `${JSON.stringify(item.id)} ${item.outcome}`)
     const more = d.items.length > 3 ? ` and ${d.items.length - 3} more` : ''
-    return `Nothing was written to ${d.collection}: ${some.join(', ')}${more}. Mend these (error.items), or leave them out.`
+    return `Nothing was written to ${d.collection}, because items were refused: ${some.join(', ')}${more}. Fix these (error.items), or leave them out.`
   },
 )
 export const CollectionNotSynced: ErrorKind<
@@ -72,11 +75,37 @@ export const CollectionNotSynced: ErrorKind<
   { collection: string; missing: string[]; isInside: boolean }
 > = defineError('collection_not_synced', d => {
   const remedy = d.isInside
-    ? 'Tables are not made inside a transaction: await its ready() before, or call store.schema.sync()'
-    : 'Call store.schema.sync() after declaring it, or open the store with { migrate: true }'
-  return `Collection ${d.collection} needs what the schema does not have yet: ${d.missing.join(', ')}. ${remedy}.`
+    ? 'Tables are not made inside a transaction: await ready() before it, or call store.schema.sync()'
+    : 'Call store.schema.sync() after defining it, or open the store with { migrate: true }'
+  return `The schema lacks what collection ${d.collection} needs: ${d.missing.join(', ')}. ${remedy}.`
 })
 export const CollectionReadOnly: ErrorKind<'collection_read_only', { collection: string }> = defineError(
   'collection_read_only',
-  d => `Collection ${d.collection} is the read model of a projection, which alone writes it. Append events instead.`,
+  d => `Collection ${d.collection} is read only. If it is the read model of a projection, append events instead.`,
+)
+
+export const InvalidQuery: ErrorKind<'invalid_query', { collection?: string | undefined; reason: string }> =
+  defineError('invalid_query', d => {
+    const where = d.collection === undefined ? 'The query' : `The query of "${d.collection}"`
+    return `${where} cannot be run: ${d.reason}.`
+  })
+export const InvalidFilter: ErrorKind<'invalid_filter', { path: string; reason: string }> = defineError(
+  'invalid_filter',
+  d => `The filter is not valid: ${d.path} ${d.reason}.`,
+)
+export const InvalidCursor: ErrorKind<'invalid_cursor', { reason: string }> = defineError(
+  'invalid_cursor',
+  d =>
+    `The cursor ${d.reason}. Pass "next" of the last page as "after" of the same query, or nothing for the first page.`,
+)
+export const UnknownLanguage: ErrorKind<'unknown_language', { language: string; known: readonly string[] }> =
+  defineError(
+    'unknown_language',
+    d => `There is no full-text language ${JSON.stringify(d.language)}. The languages are ${d.known.join(', ')}.`,
+  )
+export const NotOne: ErrorKind<'not_one', { collection: string; found: 'none' | 'several' }> = defineError(
+  'not_one',
+  d =>
+    `The query of "${d.collection}" must find exactly one result, and found ${d.found}. ` +
+    'Use first() or optional(), or narrow the query down.',
 )

@@ -1,12 +1,26 @@
-/** Reading documents as they were, where every version is stored. */
+/**
+ * The history of documents: every version, where a collection stores them.
+ *
+ *     write ──► withVersions · withDeletion ──► one statement: the document, and its version in the history
+ *     history(id), getAt(id, …) ◄── the history table
+ *
+ * Guarantees:
+ * - The statement that writes a version also stores it in the history: neither exists without the other.
+ * - The history has every version, the newest too. To store only the replaced ones, a statement would have to read the row
+ *   before it writes, and an upsert does not: it would replace a row unseen that was inserted meanwhile.
+ * - The deletion of a document is a version, too, one without a body; a document that is made again counts on from there.
+ *
+ * What can fail: a collection that stores only the newest versions has no history to read.
+ */
 import { InvalidOption } from '../core/errors.ts'
 import { describe } from '../core/options.ts'
 import { decodeCursor, type Page, type PageOptions, pageOf } from '../core/page.ts'
-import { type Identifier, sql } from '../database/sql.ts'
+import { Identifier, type Statement, sql } from '../database/sql.ts'
+import { moment } from '../schema/clock.sql.ts'
 import { checkExpected, checkId } from './body.ts'
-import { type CallOptions, type CollectionBase, prepared } from './collection.ts'
+import { type CallOptions, type OpenCollection, prepared } from './collection.ts'
+import { runRead } from './execute.ts'
 import { type StoredDocument, toDocument } from './read.ts'
-import { runRead } from './run.ts'
 
 /** One version of a document; the last one of a document that was deleted for good has no data. */
 export type DocumentVersion<Doc = unknown> = Omit<StoredDocument<Doc>, 'data'> & { readonly data: Doc | undefined }
@@ -16,7 +30,7 @@ export interface HistoryOptions extends CallOptions, PageOptions {}
 
 /** The versions of a document, oldest first. */
 export async function readHistory(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: HistoryOptions = {},
 ): Promise<Page<DocumentVersion>> {
@@ -49,7 +63,7 @@ export async function readHistory(
 
 /** The document as it was at a time, or at a version; undefined if it was not there then. */
 export async function getEarlier(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   when: { readonly at: Date } | { readonly version: number },
   options: CallOptions = {},
@@ -78,13 +92,13 @@ export async function getEarlier(
   return toDocument(collection, row)
 }
 
-function historyOf(collection: CollectionBase): Identifier {
+function historyOf(collection: OpenCollection): Identifier {
   if (collection.historyTable !== undefined) return collection.historyTable
   const reason = `Collection "${collection.name}" stores only the newest version of each document. Define it with { history: true }.`
   throw new InvalidOption({ option: 'history', reason })
 }
 
-function toVersion(collection: CollectionBase, row: readonly unknown[]): DocumentVersion {
+function toVersion(collection: OpenCollection, row: readonly unknown[]): DocumentVersion {
   if (row[1] !== null) return toDocument(collection, row)
   const { data: _, ...rest } = toDocument({ ...collection, options: {} }, row)
   return { ...rest, data: undefined }
@@ -95,3 +109,59 @@ function timeText(at: Date): string {
   const reason = `The option "at" of getAt is ${describe(at)}. It must be a valid Date.`
   throw new InvalidOption({ option: 'at', reason })
 }
+
+/** Completes an insert or update of `d`: it returns the id and version of each row, and stores the versions. */
+export function withVersions(collection: OpenCollection, statement: Statement): Statement {
+  const { historyTable } = collection
+  const { label, text, values } = statement
+  if (historyTable === undefined) return { label, text: `${text}\n    returning d.id, d.version`, values }
+  return {
+    label,
+    text: `/* ${label} */
+    with written as (
+      ${text}
+      returning ${columns.map(column => `d.${column}`).join(', ')}
+    ), stored as (
+      insert into ${historyTable} (${columns.join(', ')})
+      select ${columns.join(', ')}
+      from written
+    )
+    select id, version
+    from written`,
+    values,
+  }
+}
+
+/** Completes a delete of `d`: the deletion is a version, too, one without a body. */
+export function withDeletion(collection: OpenCollection, statement: Statement, userId: string | null): Statement {
+  const { historyTable } = collection
+  const { label, text, values } = statement
+  if (historyTable === undefined) return { label, text: `${text}\n    returning d.id, d.version`, values }
+  return {
+    label,
+    text: `/* ${label} */
+    with written as (
+      ${text}
+      returning d.id, d.version, d.created_at, d.created_by
+    ), stored as (
+      insert into ${historyTable} (id, version, created_at, created_by, updated_at, updated_by, deleted_at)
+      select id, version + 1, created_at, created_by, moment.at, $${values.length + 1}::text, moment.at
+      from written
+      cross join ${moment(collection.clock)}
+    )
+    select id, version
+    from written`,
+    values: [...values, userId],
+  }
+}
+
+/** The version of a new document: 1, or the one after the last of its history. `id` is SQL for the id. */
+export function firstVersion({ historyTable }: OpenCollection, id: string): Identifier {
+  if (historyTable === undefined) return one
+  return new Identifier(`(select coalesce(max(h.version), 0) + 1 from ${historyTable} as h where h.id = ${id})`)
+}
+
+const one = new Identifier('1')
+
+/** The columns of a version, in the history as in the collection. */
+const columns = ['id', 'version', 'created_at', 'created_by', 'updated_at', 'updated_by', 'deleted_at', 'body']

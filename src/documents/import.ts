@@ -1,24 +1,25 @@
 /**
  * Loading many documents fast, by COPY.
  *
- * The source is cut into chunks, each one transaction. The import as a whole is **not** atomic: when it fails, what came
- * before the failing chunk stays. Documents that are there already are refused (by default), left or replaced.
+ * The source is divided into chunks, each one transaction. The import as a whole is **not** atomic: when it fails, the chunks
+ * before the failing one stay. Existing documents are refused (by default), kept or replaced.
  */
 
 import { InvalidOption, isRillflowError } from '../core/errors.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
+import { describe } from '../core/options.ts'
 import { copyField } from '../database/copy-text.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
 import { checkedBody, checkId, checkUserId } from './body.ts'
-import { type CollectionBase, preparedToWrite } from './collection.ts'
+import { type OpenCollection, preparedToWrite } from './collection.ts'
 import { DocumentExists } from './errors.ts'
-import { writeError } from './run.ts'
+import { writeError } from './execute.ts'
 import { type Change, writeDocuments } from './write-many.ts'
 
 export interface ImportOptions {
-  /** What to do with documents whose id is taken. Default 'refuse'. */
+  /** What to do about ids that have a document already. Default 'refuse'. */
   readonly existing?: 'refuse' | 'keep' | 'replace' | undefined
   /** Documents per transaction, at most 10 000. Default 5000. */
   readonly chunkSize?: number | undefined
@@ -28,9 +29,9 @@ export interface ImportOptions {
 }
 
 export interface ImportProgress {
-  /** Documents of the source dealt with. */
+  /** The number of documents read from the source. */
   readonly documents: number
-  /** Of these, written. */
+  /** The number of these that were written. */
   readonly written: number
 }
 
@@ -44,15 +45,19 @@ type Source = Iterable<ImportedDocument> | AsyncIterable<ImportedDocument>
 type Ready = Change & { readonly body: string }
 
 export async function importDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   source: Source,
   options: ImportOptions = {},
 ): Promise<ImportProgress> {
   const { chunkSize = 5000, existing = 'refuse', signal } = options
-  if (!Number.isInteger(chunkSize) || chunkSize < 1 || chunkSize > 10_000)
-    throw new InvalidOption({ option: 'chunkSize', reason: `must be from 1 to 10000, not ${chunkSize}` })
-  if (!['refuse', 'keep', 'replace'].includes(existing))
-    throw new InvalidOption({ option: 'existing', reason: `must be 'refuse', 'keep' or 'replace', not ${existing}` })
+  if (!Number.isInteger(chunkSize) || chunkSize < 1 || chunkSize > 10_000) {
+    const reason = `The option "chunkSize" of importMany is ${describe(chunkSize)}. It must be a whole number from 1 to 10000.`
+    throw new InvalidOption({ option: 'chunkSize', reason })
+  }
+  if (!['refuse', 'keep', 'replace'].includes(existing)) {
+    const reason = `The option "existing" of importMany is ${describe(existing)}. It must be 'refuse', 'keep' or 'replace'.`
+    throw new InvalidOption({ option: 'existing', reason })
+  }
   const userId = checkUserId(options.userId)
   await preparedToWrite(collection, { signal })
   const progress = { documents: 0, written: 0 }
@@ -66,7 +71,7 @@ export async function importDocuments(
 }
 
 async function* chunksOf(
-  collection: CollectionBase,
+  collection: OpenCollection,
   source: Source,
   chunkSize: number,
 ): AsyncGenerator<Ready[], void, undefined> {
@@ -77,7 +82,7 @@ async function* chunksOf(
     const body = await checkedBody(collection, id, data)
     chunk.push({ kind: 'put', id, body })
     bytes += body.length
-    if (chunk.length < chunkSize && bytes < mostBytes) continue
+    if (chunk.length < chunkSize && bytes < maxBytes) continue
     yield chunk
     chunk = []
     bytes = 0
@@ -85,10 +90,10 @@ async function* chunksOf(
   if (chunk.length > 0) yield chunk
 }
 
-const mostBytes = 8 * 1024 * 1024
+const maxBytes = 8 * 1024 * 1024
 
 async function storeChunk(
-  collection: CollectionBase,
+  collection: OpenCollection,
   chunk: readonly Ready[],
   existing: 'refuse' | 'keep' | 'replace',
   userId: string | null,
@@ -99,7 +104,7 @@ async function storeChunk(
     return (await writeDocuments(database, collection, latest, { userId })).length
   }
   return database.transaction(async tx => {
-    const wanted = existing === 'keep' ? await missingOnes(collection, tx, chunk) : chunk
+    const wanted = existing === 'keep' ? await newOnes(collection, tx, chunk) : chunk
     const ids = wanted.map(({ id }) => id).sort()
     const twice = ids.find((id, i) => ids[i - 1] === id)
     if (twice !== undefined) throw new DocumentExists({ collection: collection.name, id: twice, version: 1 })
@@ -108,8 +113,8 @@ async function storeChunk(
   })
 }
 
-/** The first of each id that is not there yet. */
-async function missingOnes(collection: CollectionBase, tx: Transaction, chunk: readonly Ready[]): Promise<Ready[]> {
+/** The documents whose ids are new; of several with one id, the first. */
+async function newOnes(collection: OpenCollection, tx: Transaction, chunk: readonly Ready[]): Promise<Ready[]> {
   const rows = await tx.runArrays(sql`/* documents.import_known */
     select id
     from ${collection.table}
@@ -118,9 +123,9 @@ async function missingOnes(collection: CollectionBase, tx: Transaction, chunk: r
   return chunk.filter(({ id }) => !known.has(id) && known.add(id))
 }
 
-/** Versions begin at 1; where there is a history, which may know an id from before, the ordinary way counts on. */
+/** Versions begin at 1. A history may know an id from before: there the usual statement continues its versions. */
 async function copyChunk(
-  collection: CollectionBase,
+  collection: OpenCollection,
   tx: Transaction,
   chunk: readonly Ready[],
   userId: string | null,
@@ -153,8 +158,8 @@ async function copyChunk(
   }
 }
 
-/** COPY stops at the first id that is taken, and names it. */
-function takenError(collection: CollectionBase, error: unknown): Error | undefined {
+/** COPY stops at the first id that exists already, and names it. */
+function takenError(collection: OpenCollection, error: unknown): Error | undefined {
   if (!isRillflowError(error, 'database_failed')) return undefined
   const { constraint, detail = '' } = error.cause as { constraint?: string; detail?: string }
   if (constraint !== `${collection.tableName}_pkey`) return undefined

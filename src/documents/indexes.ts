@@ -1,5 +1,5 @@
 /**
- * What makes the queries of a collection quick, as it declares it.
+ * The indexes, generated columns and search fields that a collection declares.
  *
  *     defineCollection<Customer>('customers', {
  *       indexes: [
@@ -25,13 +25,13 @@ import { InvalidOption } from '../core/errors.ts'
 import { textFault } from '../core/name.ts'
 import { identifier } from '../database/sql.ts'
 import { type DeclaredColumn, type DeclaredIndex, TrustedSql } from '../schema/table.ts'
-import { literals } from './query/bind.ts'
 import type { Condition } from './query/condition.ts'
 import { jsonAt, lowered, pathKey, placeKey, short, shortLength, typedAt } from './query/expression.ts'
 import { documentScope, fieldsOf, type MetaFields, metaFields, type UntypedField } from './query/field.ts'
 import { filterFrom } from './query/filter.ts'
 import type { Layout } from './query/layout.ts'
 import type { Kind } from './query/operand.ts'
+import { literals } from './query/operand.ts'
 import { renderCondition, startWriting } from './query/render.ts'
 import { checkLanguage, defaultLanguage, type SearchFields, vectorOf } from './query/search.ts'
 
@@ -73,7 +73,7 @@ export interface IndexOptions {
   readonly unique?: boolean | undefined
   /** Index only these documents, for queries that ask for the same: a filter, `{ active: true }`, or a condition. */
   readonly where?: Readonly<Record<string, unknown>> | ((c: UntypedField, meta: MetaFields) => Condition) | undefined
-  /** Default: after the table and the fields. */
+  /** Default: made of the table and the fields. */
   readonly name?: string | undefined
 }
 
@@ -84,11 +84,11 @@ export type CollectionColumn<P extends string = string> =
       readonly path: P
       /** Default 'text'. */
       readonly as?: Kind | undefined
-      /** Default: after the field. */
+      /** Default: made of the field. */
       readonly name?: string | undefined
     }
 
-/** The names of the fields of a document, with dots between. Two levels are checked, which keeps errors readable. */
+/** The names of the fields of a document, with dots between. Only two levels are checked: so errors stay readable. */
 export type PathsOf<T> = unknown extends T
   ? string
   : { [K in keyof T & string]-?: K | PathsBelow<K, NonNullable<T[K]>> }[keyof T & string]
@@ -101,7 +101,7 @@ type PathsBelow<K extends string, V> = unknown extends V
       ? `${K}.${number}` | `${K}.${number}.${string}`
       : { [L in keyof V & string]-?: `${K}.${L}` | `${K}.${L}.${string}` }[keyof V & string]
 
-/** An index with everything said. */
+/** An index with all its options. */
 export interface PlainIndex
   extends Required<Omit<IndexOptions, 'where' | 'name'>>,
     Pick<IndexOptions, 'where' | 'name'> {
@@ -109,7 +109,7 @@ export interface PlainIndex
   readonly method: 'btree' | 'gin'
 }
 
-/** The indexes of a collection, each in the one form. */
+/** The indexes of a collection, all in one form. */
 export function indexesIn({ indexes = [] }: Pick<IndexingOptions, 'indexes'>): PlainIndex[] {
   return indexes.map(given => {
     const index: FieldIndex | CompoundIndex = typeof given === 'string' ? { path: given } : given
@@ -120,7 +120,7 @@ export function indexesIn({ indexes = [] }: Pick<IndexingOptions, 'indexes'>): P
   })
 }
 
-/** The columns of a collection, each in the one form. */
+/** The columns of a collection, all in one form. */
 function columnsIn({ columns = [] }: Pick<IndexingOptions, 'columns'>): { path: string; as: Kind; name: string }[] {
   return columns.map(given => {
     const { path, as = 'text', name = plain(path) } = typeof given === 'string' ? { path: given } : given
@@ -128,7 +128,7 @@ function columnsIn({ columns = [] }: Pick<IndexingOptions, 'columns'>): { path: 
   })
 }
 
-/** What a collection's table has beyond the columns that all have. */
+/** The columns and indexes of a collection's table, beyond those that every collection has. */
 export function declareIndexes(
   table: string,
   options: IndexingOptions,
@@ -155,7 +155,7 @@ export function indexedFields(table: string, options: IndexingOptions, name: str
   return found?.parts.map(part => part.path)
 }
 
-/** The same, as the statements of queries need to know it. */
+/** The indexes and columns as the statements of queries need to know them. */
 export function layoutOf(options: IndexingOptions): Layout {
   const columns = new Map<string, string>()
   const ordered = new Set<string>()
@@ -214,7 +214,7 @@ function indexedValue({ path, as = 'text', lower = false }: IndexField, layout: 
   return lower && as === 'text' ? lowered(value) : value
 }
 
-/** What sets long texts of the same beginning apart. Never null, because null is never equal to null. */
+/** Distinguishes long texts that begin alike. Never null, because null is never equal to null. */
 function restOf(texts: readonly string[]): TrustedSql {
   const isLong = texts.map(text => `length(${text}) > ${shortLength}`).join(' or ')
   const all = texts.map(text => `coalesce(md5(${text}), '')`).join(' || ')

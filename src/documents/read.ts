@@ -1,36 +1,36 @@
-/** Reading documents by their ids. */
+/** Reading documents by id. */
 import { sql } from '../database/sql.ts'
 import { checkId, readBody } from './body.ts'
-import { type CallOptions, type CollectionBase, prepared } from './collection.ts'
-import { runRead, runRows } from './run.ts'
+import { type CallOptions, type OpenCollection, prepared } from './collection.ts'
+import { runRead, runRows } from './execute.ts'
 
-/** A document and what is known about it. */
+/** A document, with its version, times and writers. */
 export interface StoredDocument<Doc = unknown> {
   readonly id: string
   readonly data: Doc
-  /** From 1; every write makes the next. */
+  /** From 1; every write makes the next one. */
   readonly version: number
   readonly createdAt: Date
   readonly updatedAt: Date
   readonly createdBy?: string | undefined
   readonly updatedBy?: string | undefined
-  /** Set if it is soft-deleted; such a one is only seen by who asks for it. */
+  /** Set on soft-deleted documents, which are returned only with `includeDeleted`. */
   readonly deletedAt?: Date | undefined
 }
 
 export interface ReadOptions extends CallOptions {
-  /** Also give a document that is soft-deleted. Default false. */
+  /** Also return documents that are soft-deleted. Default false. */
   readonly includeDeleted?: boolean | undefined
 }
 
 export async function getDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ReadOptions = {},
 ): Promise<StoredDocument | undefined> {
   checkId(id)
   const executor = await prepared(collection, options)
-  // What is known anyway is not asked for: a column costs the driver more than the server.
+  // The id is known, so it is not selected: a column costs the driver more than the server.
   const [row] = await runRead(
     collection,
     executor,
@@ -48,9 +48,9 @@ export async function getDocument(
   return row === undefined ? undefined : toDocument(collection, [id, ...row])
 }
 
-/** Those that are there, by id. */
+/** The documents that exist, by id. */
 export async function getDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   ids: readonly string[],
   options: ReadOptions = {},
 ): Promise<Map<string, StoredDocument>> {
@@ -67,12 +67,12 @@ export async function getDocuments(
       and (deleted_at is null or ${options.includeDeleted === true}::boolean)`,
   )
   const found = new Map(rows.map(row => [row[0] as string, toDocument(collection, row)]))
-  // In the order they were asked for.
+  // In the order of the ids that were given.
   return new Map(ids.flatMap(id => (found.has(id) ? [[id, found.get(id)!]] : [])))
 }
 
 export async function documentExists(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ReadOptions = {},
 ): Promise<boolean> {
@@ -90,7 +90,7 @@ export async function documentExists(
   return rows.length > 0
 }
 
-export async function countDocuments(collection: CollectionBase, options: ReadOptions = {}): Promise<number> {
+export async function countDocuments(collection: OpenCollection, options: ReadOptions = {}): Promise<number> {
   const executor = await prepared(collection, options)
   const [row] = await runRows(
     collection,
@@ -105,7 +105,7 @@ export async function countDocuments(collection: CollectionBase, options: ReadOp
 }
 
 /** A row of the columns as they are selected above. */
-export function toDocument(collection: CollectionBase, row: readonly unknown[]): StoredDocument {
+export function toDocument(collection: OpenCollection, row: readonly unknown[]): StoredDocument {
   const [id, body, version, createdAt, updatedAt, createdBy, updatedBy, deletedAt] = row as DocumentRow
   const document: Mutable<StoredDocument> = {
     id,

@@ -1,10 +1,10 @@
-/** The tables of a collection: the documents as they are, and, if they are kept, as they were. */
+/** The tables of a collection: its documents, and their history if it has one. */
 import { InvalidName } from '../core/errors.ts'
 import type { DeclaredTable } from '../schema/table.ts'
 import type { CollectionOptions } from './collection.ts'
 import { declareIndexes } from './indexes.ts'
 
-/** Wide columns first, so that none needs padding. Document projections have the same. */
+/** Wide columns first, so that none needs padding. Document projections have the same table. */
 export function collectionTable(name: string, options: CollectionOptions): DeclaredTable {
   const { columns, indexes } = declareIndexes(name, options)
   return {
@@ -48,7 +48,7 @@ export function historyName(table: string): string {
   return `${table}__history`
 }
 
-/** The name of a collection is the name of its table: what PostgreSQL would cut or keep for itself is refused. */
+/** The name of a collection is the name of its table: one that PostgreSQL would cut is refused. */
 export function checkCollectionName(name: unknown): string {
   const given = typeof name === 'string' ? name : String(name)
   const reason =
@@ -56,12 +56,12 @@ export function checkCollectionName(name: unknown): string {
       ? 'is not a string'
       : !/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name)
         ? 'must begin with a letter and have only letters, digits and _'
-        : Buffer.byteLength(name) > longest
-          ? `has more than ${longest} bytes`
+        : Buffer.byteLength(name) > maxBytes
+          ? `has more than ${maxBytes} bytes`
           : undefined
   if (reason !== undefined) throw new InvalidName({ what: 'Collection', given, reason })
   return given
 }
 
-/** Leaves room for what is put behind it: `__history_pkey`, `_v2__rebuild`. */
-const longest = 40
+/** Leaves room for suffixes: `__history_pkey`, `_v2__rebuild`. */
+const maxBytes = 40

@@ -1,22 +1,22 @@
 /**
- * Many writes to one collection in one statement, with an outcome for each: what bulk calls, the batch writer and
- * sessions are made of.
+ * Many writes to one collection in one statement, with an outcome for each. Bulk calls, batches and sessions use it.
  *
- * The statement locks what is there, in the order of the ids, judges each change by it, and then writes. If any is
- * refused nothing is written, unless `partial` is asked for. One refusal can only be found while writing: an insert
- * of an id that another transaction commits just then. So a call with inserts belongs into a transaction that is rolled
- * back when an outcome is a refusal.
+ *     lock the documents, in the order of their ids ──► judge each change ──► write, unless one is refused
+ *
+ * If any change is refused nothing is written, unless `partial` says otherwise. One refusal shows only while writing: an
+ * insert of an id that another transaction commits at that moment. So a call with inserts belongs into a transaction that
+ * is rolled back when an outcome is a refusal.
  */
 
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { type Statement, sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
-import type { CollectionBase } from './collection.ts'
-import { firstVersion, keepingVersions } from './keep.ts'
-import { runRows, tellDocuments } from './run.ts'
+import type { OpenCollection } from './collection.ts'
+import { reportDocuments, runRows } from './execute.ts'
+import { firstVersion, withVersions } from './history.ts'
 
-/** A change of one document. `body` is JSON text, as `checkedBody` gives it. */
+/** A change of one document. `body` is JSON text, from `checkedBody`. */
 export interface Change {
   readonly kind: ChangeKind
   readonly id: string
@@ -25,56 +25,59 @@ export interface Change {
 }
 
 /**
- * `insert`: there must be none. `put`: whatever is there; with `expected` like update. `update`: there must be one.
- * `delete`: for good; one that is not there is no refusal unless a version was expected. `softDelete`, `restore`: there
- * must be one; what is so already stays as it is.
+ * `insert`: refused if the document exists. `put`: makes or replaces it; with `expected` like `update`. `update`: refused if it
+ * does not exist. `delete`: for good; refused only if a version was expected and there is none. `softDelete`, `restore`:
+ * refused if it does not exist; one that is deleted, or visible, already is not changed.
  */
 export type ChangeKind = 'insert' | 'put' | 'update' | 'delete' | 'softDelete' | 'restore'
 
 export interface ChangeOutcome {
   readonly id: string
-  /** `withheld`: nothing stood against it, but something did against another, so none was written. */
+  /** `withheld`: it was not written because another change of the call was refused. */
   readonly outcome: 'written' | 'withheld' | 'missing' | 'exists' | 'deleted' | 'conflict'
-  /** The version it has now (a deleted one: had); undefined if there is none, or it is not known. */
+  /** The version it has now, or had when it was deleted; undefined if there is none, or it is not known. */
   readonly version: number | undefined
 }
 
 export interface WriteManyOptions {
   readonly userId?: string | null | undefined
-  /** Write what can be written, even if some cannot. Default false. */
+  /** Write the changes that are not refused, even if others are. Default false. */
   readonly partial?: boolean | undefined
 }
 
 /** Each id at most once. The outcomes are in the order of the changes. */
 export async function writeDocuments(
   executor: Executor,
-  collection: CollectionBase,
+  collection: OpenCollection,
   changes: readonly Change[],
   options: WriteManyOptions = {},
 ): Promise<ChangeOutcome[]> {
   if (changes.length === 0) return []
   if (new Set(changes.map(change => change.id)).size < changes.length)
-    throw new InvalidOption({ option: 'changes', reason: 'has an id twice' })
+    throw new InvalidOption({
+      option: 'changes',
+      reason: 'The changes of one statement have an id twice. Divide them.',
+    })
   const userId = options.userId ?? null
-  // Only of a single one the value that is there already can be told.
+  // An error can name the value that exists already only if there is a single document.
   const bodies = changes.length === 1 && changes[0]!.body !== undefined ? [changes[0]!.body] : []
   const blind = changes.every(change => change.kind === 'put' && change.expected === undefined)
   const statement = blind
-    ? keepingVersions(collection, putAll(collection, changes, userId))
+    ? withVersions(collection, putAll(collection, changes, userId))
     : judgeAll(collection, changes, userId, options.partial ?? false)
   const rows = await runRows(collection, executor, statement, bodies)
   const byId = new Map<string, Judged>()
   for (const row of rows) byId.set(row[0] as string, row as Judged)
   const judged = changes.map(change => outcomeOf(change, byId.get(change.id)!))
-  const outcomes = blind ? judged : conclude(changes, judged, options.partial ?? false)
-  tellDocuments(collection, 'written', statement.label, outcomes.filter(each => each.outcome === 'written').length)
+  const outcomes = blind ? judged : withRefusals(changes, judged, options.partial ?? false)
+  reportDocuments(collection, 'written', statement.label, outcomes.filter(each => each.outcome === 'written').length)
   return outcomes
 }
 
-/** If one is refused and not all that can be is to be written, nothing was. */
-function conclude(changes: readonly Change[], judged: readonly ChangeOutcome[], partial: boolean): ChangeOutcome[] {
+/** If a change was refused, and not `partial`, nothing was written. */
+function withRefusals(changes: readonly Change[], judged: readonly ChangeOutcome[], partial: boolean): ChangeOutcome[] {
   const isRefused = !partial && changes.some((change, i) => isRefusal(change, judged[i]!))
-  if (!isRefused) return judged.map((each, i) => madeMeanwhile(changes[i]!, each))
+  if (!isRefused) return judged.map((each, i) => insertedMeanwhile(changes[i]!, each))
   return judged.map(each => (each.outcome === 'written' ? { ...each, outcome: 'withheld' } : each))
 }
 
@@ -83,8 +86,8 @@ function outcomeOf({ id }: Change, [, version, outcome = 'written', before]: Jud
   return { id, outcome, version: reached === undefined ? undefined : Number(reached) }
 }
 
-/** An insert that was judged well and yet made nothing: somebody else's was committed in between. */
-function madeMeanwhile(change: Change, each: ChangeOutcome): ChangeOutcome {
+/** An insert that was not refused and yet made nothing: another transaction has committed the same id in between. */
+function insertedMeanwhile(change: Change, each: ChangeOutcome): ChangeOutcome {
   const isMissed = change.kind === 'insert' && each.outcome === 'written' && each.version === undefined
   return isMissed ? { ...each, outcome: 'exists' } : each
 }
@@ -97,8 +100,8 @@ export function isRefusal(change: Change, { outcome }: ChangeOutcome): boolean {
   return !(outcome === 'missing' && change.kind === 'delete' && change.expected === undefined)
 }
 
-/** Upserts need no judging. */
-function putAll(collection: CollectionBase, changes: readonly Change[], userId: string | null): Statement {
+/** Upserts are never refused. */
+function putAll(collection: OpenCollection, changes: readonly Change[], userId: string | null): Statement {
   return sql`/* documents.put_many */
     insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
     select ${firstVersion(collection, 'item.id')}, moment.at, moment.at, item.id, ${userId}::text, ${userId}::text,
@@ -116,13 +119,13 @@ function putAll(collection: CollectionBase, changes: readonly Change[], userId: 
       body = excluded.body`
 }
 
-/** As one array, null where there is none: an array of texts would be quoted and read again, at three times the cost. */
+/** All bodies as one JSON array, null where there is none: an array of texts would be quoted and parsed, at three times the cost. */
 function bodiesOf(changes: readonly Change[]): string {
   return `[${changes.map(change => change.body ?? 'null').join(',')}]`
 }
 
 function judgeAll(
-  collection: CollectionBase,
+  collection: OpenCollection,
   changes: readonly Change[],
   userId: string | null,
   partial: boolean,
@@ -139,10 +142,10 @@ function judgeAll(
     userId,
     partial,
   ]
-  const keeping =
+  const storing =
     historyTable === undefined
       ? ''
-      : `, kept as (
+      : `, stored as (
       insert into ${historyTable} (${columns})
       select ${columns} from written
       union all
@@ -233,7 +236,7 @@ function judgeAll(
       select * from made
       union all
       select * from inserted
-    )${keeping}
+    )${storing}
     select judged.id, coalesce(written.version, gone.version),
       case judged.outcome when 'absent' then 'missing' when 'same' then 'written' else judged.outcome end, judged.before
     from judged

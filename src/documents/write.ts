@@ -1,8 +1,8 @@
 /**
- * Writing one document: one statement each.
+ * Writing one document: one statement each; `update` takes two, with a lock on the row between them.
  *
- * A statement that writes nothing is followed by a look at the document, to say why. Between the two the document may
- * have changed again, so that the look finds no reason: then the write is simply tried again.
+ * A statement that wrote nothing is followed by a look at the document, to find out why. Between the two the document may
+ * have changed again, so that the look finds no reason: then the write is tried again.
  */
 
 import { throwIfAborted } from '../core/lifecycle.ts'
@@ -10,20 +10,20 @@ import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
 import { type Statement, sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
-import { checkExpected, checkedBody, checkId, checkUserId } from './body.ts'
-import { type CollectionBase, preparedToWrite, type WriteOptions } from './collection.ts'
-import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound } from './errors.ts'
-import { firstVersion, keepingEnd, keepingVersions } from './keep.ts'
-import { runWrite } from './run.ts'
+import { checkExpected, checkedBody, checkId, checkUserId, readBody } from './body.ts'
+import { type OpenCollection, preparedToWrite, type WriteOptions } from './collection.ts'
+import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound, InvalidDocument } from './errors.ts'
+import { runWrite } from './execute.ts'
+import { firstVersion, withDeletion, withVersions } from './history.ts'
 
 export interface ExpectedOptions extends WriteOptions {
   /** The version the document must have. */
   readonly expected?: number | undefined
 }
 
-/** Returns the version, which is 1 unless a history goes further back. */
+/** Returns the version: 1, or the next one if the id has a history. */
 export async function insertDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   data: unknown,
   options: WriteOptions = {},
@@ -32,7 +32,7 @@ export async function insertDocument(
   const userId = checkUserId(options.userId)
   const body = await checkedBody(collection, id, data)
   const executor = await preparedToWrite(collection, options)
-  const statement = keepingVersions(
+  const statement = withVersions(
     collection,
     sql`/* documents.insert */
     insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
@@ -49,9 +49,9 @@ export async function insertDocument(
   })
 }
 
-/** Without `expected` an upsert, which also revives what was soft-deleted; with it a checked update. */
+/** Without `expected` an upsert, which also restores a soft-deleted document; with it a checked update. */
 export async function putDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   data: unknown,
   options: ExpectedOptions = {},
@@ -63,7 +63,7 @@ export async function putDocument(
   const executor = await preparedToWrite(collection, options)
   if (expected !== undefined)
     return replaceDocument(collection, executor, { id, body, userId, expected }, options.signal)
-  const statement = keepingVersions(
+  const statement = withVersions(
     collection,
     sql`/* documents.put */
     insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
@@ -81,14 +81,14 @@ export async function putDocument(
   return Number(row![1])
 }
 
-/** Writes a body over the one that is there, at the expected version. */
+/** Replaces the body of a document that has the expected version. */
 export async function replaceDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   { id, body, userId, expected }: { id: string; body: string; userId: string | null; expected: number },
   signal?: AbortSignal,
 ): Promise<number> {
-  const statement = keepingVersions(
+  const statement = withVersions(
     collection,
     sql`/* documents.replace */
     update ${collection.table} as d
@@ -101,14 +101,14 @@ export async function replaceDocument(
       and d.deleted_at is null`,
   )
   return attempt(collection, executor, { id, statement, body, signal }, found => {
-    refuseUnfit(collection, id, found, expected)
+    refuseUnlessLive(collection, id, found, expected)
     return undefined
   })
 }
 
-/** Hard: nothing is left of it but its history. True if there was one. */
+/** Deletes a document for good; only its history stays. True if there was one. */
 export async function deleteDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ExpectedOptions = {},
 ): Promise<boolean> {
@@ -125,28 +125,28 @@ export async function deleteDocument(
           delete from ${collection.table} as d
           where d.id = ${id}::text
             and d.version = ${expected}::bigint`
-  const statement = keepingEnd(collection, deletion, userId)
+  const statement = withDeletion(collection, deletion, userId)
   if (expected === undefined) return (await runWrite(collection, executor, statement)).length > 0
   await attempt(collection, executor, { id, statement, signal: options.signal }, found => {
     if (found === undefined) throw new DocumentNotFound({ collection: collection.name, id })
-    refuseOther(collection, id, found, expected)
+    refuseOtherVersion(collection, id, found, expected)
     return undefined
   })
   return true
 }
 
-/** Hides the document. Of one that is hidden already nothing changes. */
+/** Hides a document. One that is hidden already is not changed. */
 export async function softDeleteDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ExpectedOptions = {},
 ): Promise<number> {
   return hideOrShow(collection, id, options, 'soft_delete')
 }
 
-/** Takes a soft delete back. Of one that is not deleted nothing changes. */
+/** Makes a soft-deleted document visible again. One that is not deleted is not changed. */
 export async function restoreDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ExpectedOptions = {},
 ): Promise<number> {
@@ -154,7 +154,7 @@ export async function restoreDocument(
 }
 
 async function hideOrShow(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ExpectedOptions,
   what: 'soft_delete' | 'restore',
@@ -184,10 +184,10 @@ async function hideOrShow(
         where d.id = ${id}::text
           and d.deleted_at is not null
           and d.version = coalesce(${expected ?? null}::bigint, d.version)`
-  const statement = keepingVersions(collection, change)
+  const statement = withVersions(collection, change)
   return attempt(collection, executor, { id, statement, signal: options.signal }, found => {
     if (found === undefined) throw new DocumentNotFound({ collection: collection.name, id })
-    if (expected !== undefined) refuseOther(collection, id, found, expected)
+    if (expected !== undefined) refuseOtherVersion(collection, id, found, expected)
     return found.isDeleted === hides ? found.version : undefined
   })
 }
@@ -197,9 +197,9 @@ interface Found {
   readonly isDeleted: boolean
 }
 
-/** A statement on one document: the version it made, or what `judge` says about what is there instead. */
+/** Runs a statement on one document: returns the version it made, or what `judge` returns for the document that is there. */
 export async function attempt(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   write: { id: string; statement: Statement; body?: string; signal?: AbortSignal | undefined },
   judge: (found: Found | undefined) => number | undefined,
@@ -211,12 +211,14 @@ export async function attempt(
     const verdict = judge(await lookAt(collection, executor, write.id))
     if (verdict !== undefined) return verdict
   }
-  throw new SerializationFailed({ reason: `document ${write.id} was changed by others ${maxTries} times meanwhile` })
+  throw new SerializationFailed({
+    reason: `document ${write.id} was changed by other writers ${maxTries} times meanwhile`,
+  })
 }
 
 const maxTries = 10
 
-async function lookAt(collection: CollectionBase, executor: Executor, id: string): Promise<Found | undefined> {
+async function lookAt(collection: OpenCollection, executor: Executor, id: string): Promise<Found | undefined> {
   const [row] = await executor.runArrays(sql`/* documents.look */
     select version, deleted_at is not null
     from ${collection.table}
@@ -224,20 +226,56 @@ async function lookAt(collection: CollectionBase, executor: Executor, id: string
   return row === undefined ? undefined : { version: Number(row[0]), isDeleted: row[1] as boolean }
 }
 
-/** Says why a live document of this version cannot be had; returns if it can. */
-export function refuseUnfit(
-  collection: CollectionBase,
+/** Throws the reason why there is no document of this version; returns if there is one. */
+export function refuseUnlessLive(
+  collection: OpenCollection,
   id: string,
   found: Found | undefined,
   expected: number | undefined,
 ): asserts found is Found {
   if (found === undefined) throw new DocumentNotFound({ collection: collection.name, id })
   if (found.isDeleted) throw new DocumentDeleted({ collection: collection.name, id, version: found.version })
-  if (expected !== undefined) refuseOther(collection, id, found, expected)
+  if (expected !== undefined) refuseOtherVersion(collection, id, found, expected)
 }
 
-function refuseOther(collection: CollectionBase, id: string, found: Found, expected: number): void {
+function refuseOtherVersion(collection: OpenCollection, id: string, found: Found, expected: number): void {
   if (found.version === expected) return
   collection.parts.telemetry.count('document_conflicts_total')
   throw new DocumentConflict({ collection: collection.name, id, expected, actual: found.version })
+}
+
+/** Changes a document by a function: two statements in one transaction, with a lock on the row in between. */
+export async function updateDocument(
+  collection: OpenCollection,
+  id: string,
+  change: (data: never) => unknown,
+  options: ExpectedOptions = {},
+): Promise<number> {
+  checkId(id)
+  const expected = checkExpected(options.expected)
+  const userId = checkUserId(options.userId)
+  const executor = await preparedToWrite(collection, options)
+
+  const work = async (within: Executor): Promise<number> => {
+    const [row] = await within.runArrays(sql`/* documents.lock */
+      select version, deleted_at is not null, body
+      from ${collection.table}
+      where id = ${id}::text
+      for update`)
+    const found = row === undefined ? undefined : { version: Number(row[0]), isDeleted: row[1] as boolean }
+    refuseUnlessLive(collection, id, found, expected)
+    const data = await change(readBody(collection, id, row![2]) as never)
+    if (data === undefined)
+      throw new InvalidDocument({
+        collection: collection.name,
+        id,
+        path: 'data',
+        reason: 'is undefined after the update',
+      })
+    const body = await checkedBody(collection, id, data)
+    return replaceDocument(collection, within, { id, body, userId, expected: found.version })
+  }
+
+  if (options.tx !== undefined) return work(executor)
+  return collection.parts.database.transaction(work, { signal: options.signal })
 }

@@ -22,8 +22,8 @@ export interface ProjectedDocument {
 }
 
 /**
- * The documents of these ids, which are sorted. Inline, others may be folding into the same ones: whoever comes first
- * makes the row, so that there is one to lock even for a document that is not there yet; all lock in one order.
+ * The documents of these ids, which are sorted. Inline, other transactions may be folding into the same ones: the first
+ * makes the row, so that there is one to lock also for a document that does not exist yet; all lock in one order.
  */
 export async function loadDocuments(
   executor: Executor,
@@ -62,23 +62,23 @@ export async function loadDocuments(
 
 type DocumentRow = [string, unknown, number, Date, string | null, Date, string | null]
 
-/** Writes what there is and deletes what there is no more. */
+/** Writes the documents that exist after the batch, and deletes the others. */
 export async function writeDocuments(
   executor: Executor,
   table: Identifier,
   projection: string,
   documents: ReadonlyMap<string, ProjectedDocument>,
 ): Promise<void> {
-  const kept = [...documents].filter(([, document]) => document.body !== undefined)
+  const live = [...documents].filter(([, document]) => document.body !== undefined)
   const gone = [...documents].filter(([, document]) => document.body === undefined).map(([id]) => id)
   for (const id of documents.keys()) checkId(projection, id)
   if (gone.length > 0)
     await executor.run(sql`/* projections.delete_documents */
       delete from ${table}
       where id = any(${gone}::text[])`)
-  if (kept.length === 0) return
-  const column = <T>(take: (document: ProjectedDocument) => T): T[] => kept.map(([, document]) => take(document))
-  const bodies = kept.map(([id, document]) => encodeBody(projection, id, document.body))
+  if (live.length === 0) return
+  const column = <T>(take: (document: ProjectedDocument) => T): T[] => live.map(([, document]) => take(document))
+  const bodies = live.map(([id, document]) => encodeBody(projection, id, document.body))
   await executor.run(sql`/* projections.write_documents */
     insert into ${table} (version, created_at, updated_at, id, created_by, updated_by, body)
     select version, created_at, updated_at, id, created_by, updated_by, body::jsonb
@@ -86,7 +86,7 @@ export async function writeDocuments(
       ${column(document => document.version)}::bigint[],
       ${column(document => document.createdAt.toISOString())}::timestamptz[],
       ${column(document => document.updatedAt.toISOString())}::timestamptz[],
-      ${kept.map(([id]) => id)}::text[],
+      ${live.map(([id]) => id)}::text[],
       ${column(document => document.createdBy ?? null)}::text[],
       ${column(document => document.updatedBy ?? null)}::text[],
       ${bodies}::text[]) as document(version, created_at, updated_at, id, created_by, updated_by, body)

@@ -1,11 +1,16 @@
 /**
- * Changing the lifecycle of a projection while others append.
+ * Changing the lifecycle of a projection while events are appended.
  *
- *     async ──take over, catch up ──► the barrier ─► the last events ─► active as inline ─► commit ──► inline
- *     inline ──► the barrier ─► retired, checkpoint at the head ─► commit ──► async
+ *     async ──► take over ─► catch up ─► barrier ─► the last events ─► active as inline ─► commit ──► inline
+ *     inline ──► barrier ─► retired, checkpoint at the head ─► commit ──► async
  *
- * Behind the barrier no append is under way and the log is settled up to its head, so each event is applied either by the
- * consumer or with its append, never by both and never by none. Writers merely wait for that moment.
+ * Guarantees:
+ * - Behind the barrier no append is running and the log is settled up to its head, so each event is applied either by the
+ *   consumer or with its append, never by both and never by none. Writers wait for that moment only.
+ * - A projection that is inline already only gets the version and the types of its code, and writers wait only if they differ.
+ *
+ * What can fail: the locks are not granted, or the last events fail: it is tried again, up to 50 times. A projection that is
+ * paused, or being rebuilt, is refused.
  */
 
 import { ensureConsumer } from '../consumers/consumer.ts'
@@ -21,19 +26,18 @@ import { activateInline, holdInlineBarrier, listInline, retireInline } from '../
 import type { InlineProjection } from '../events/inline/registry.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
-import { projectionConsumer } from './consume.ts'
+import { type Prepare, projectionConsumer } from './consumer.ts'
 import { RebuildRunning } from './errors.ts'
 import { checkLifecycle, hasFurtherFilter, type Projection } from './projection.ts'
 import { beginBuild, catchUp, isLocked, stateOf } from './rebuild/build.ts'
-import type { Prepare } from './rebuild/prepare.ts'
 import { applyTail, TailFailed } from './rebuild/switch.ts'
 import { tableNames } from './table.ts'
 
 const limits = { timeoutMs: 30_000, lockTimeoutMs: 1_000 }
-const waits: Backoff = { baseMs: 20, factor: 2, maxMs: 1_000, jitter: 0.5 }
-const mostTries = 50
+const backoff: Backoff = { baseMs: 20, factor: 2, maxMs: 1_000, jitter: 0.5 }
+const maxTries = 50
 
-/** The code of a projection, to be run with appends once the database says so. Undefined if its filter forbids that. */
+/** The code of a projection as appends run it, once the database has it active. Undefined if its filter forbids that. */
 export function inlineForm(log: Log, projection: Projection): InlineProjection | undefined {
   const { name, version, filter, options } = projection
   const { types } = filter
@@ -78,18 +82,19 @@ export async function makeInline(consumers: Consumers, projection: Projection, p
         const tail = await applyTail({ log, projection, shadow: consumer, lease }, tx)
         await refuseUnsettled(log, tx, tail.position)
         await activateInline(log, tx, { name, version, types: filter.types })
-        await moveTo(log, tx, name, 'inline', tail.position)
+        await move(log, name, { state: 'inline', checkpoint: tail.position }, tx)
       }, limits)
       return
     } catch (error) {
       await release(log, [lease]).catch(() => {})
-      if (!isPassing(error) || attempt === mostTries) throw error instanceof TailFailed ? (error.cause ?? error) : error
-      await sleep(delay(waits, attempt))
+      if (!canTryAgain(error) || attempt === maxTries)
+        throw error instanceof TailFailed ? (error.cause ?? error) : error
+      await sleep(delay(backoff, attempt))
     }
   }
 }
 
-/** It may want other types by now. Writers are made to wait only if it does. */
+/** Gives an inline projection the version and the types of its code. */
 async function renewInline(log: Log, { name, version, filter }: Projection): Promise<void> {
   const wanted =
     filter.types === undefined ? undefined : new Set(filter.types.flatMap(type => log.upcasters.sourcesOf(type)))
@@ -111,31 +116,21 @@ export async function makeAsync(consumers: Consumers, name: string): Promise<voi
         if (!wasInline) return
         const { settled } = await settle(log, tx)
         await refuseUnsettled(log, tx, settled)
-        await moveTo(log, tx, name, 'active', settled)
+        await move(log, name, { state: 'active', checkpoint: settled }, tx)
       }, limits)
       return
     } catch (error) {
-      if (!isPassing(error) || attempt === mostTries) throw error
-      await sleep(delay(waits, attempt))
+      if (!canTryAgain(error) || attempt === maxTries) throw error
+      await sleep(delay(backoff, attempt))
     }
   }
 }
 
-function isPassing(error: unknown): boolean {
+function canTryAgain(error: unknown): boolean {
   return error instanceof TailFailed || isLocked(error) || error instanceof LeaseLost
 }
 
 async function refuseUnsettled(log: Log, tx: Transaction, reached: number): Promise<void> {
   const { head } = await settle(log, tx)
   if (reached < head) throw new TailFailed('the log is not settled up to its head')
-}
-
-async function moveTo(
-  log: Log,
-  tx: Transaction,
-  name: string,
-  state: 'inline' | 'active',
-  position: number,
-): Promise<void> {
-  await move(log, name, { state, checkpoint: position }, tx)
 }

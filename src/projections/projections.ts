@@ -42,14 +42,12 @@ import { describe } from '../core/options.ts'
 import type { DocumentParts } from '../documents/collection.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
-import { isShadow, projectionConsumer } from './consume.ts'
+import { isShadow, openPreparation, projectionConsumer } from './consumer.ts'
 import { inlineForm, makeAsync, makeInline } from './lifecycle.ts'
 import { checkLifecycle, type Projection } from './projection.ts'
 import { openReadModels, type ReadModels } from './read.ts'
 import { type RebuildOptions, stateOf } from './rebuild/build.ts'
-import { pendingRebuilds } from './rebuild/pending.ts'
-import { preparation } from './rebuild/prepare.ts'
-import { type Rebuilt, rebuild } from './rebuild/rebuild.ts'
+import { pendingRebuilds, type Rebuilt, rebuild } from './rebuild/rebuild.ts'
 
 export interface SwitchOptions {
   /** Default: the lifecycle of the definition that is registered. */
@@ -73,11 +71,11 @@ export interface Projections {
   /** Those registered here, and those that only the database knows. */
   list(): Promise<ProjectionDescription[]>
   status(name: string): Promise<ConsumerStatus>
-  /** A batch under way still ends; nothing after it begins. */
+  /** A batch that is running still ends; none begins after it. */
   pause(name: string): Promise<void>
-  /** Goes on at once: a wait after failures is over too. */
+  /** Continues at once: a wait after failures is over, too. */
   resume(name: string): Promise<void>
-  /** Moves the checkpoint only; the read model is kept, so events may count twice. To empty it too, rebuild it. */
+  /** Moves the checkpoint only. The read model stays as it is, so events may count twice. To empty it too, rebuild it. */
   reset(name: string, position: number): Promise<void>
   rebuild(projection: Named, options?: RebuildOptions): Promise<Rebuilt>
   /**
@@ -137,7 +135,7 @@ export interface OpenedProjections extends ReadModels {
 export function openProjections(parts: ProjectionParts): OpenedProjections {
   const { consumers, schema, tables } = parts
   const { log, wake } = consumers
-  const prepare = preparation(log.database, schema, parts.syncs)
+  const prepare = openPreparation(log.database, schema, parts.syncs)
   const runPending = pendingRebuilds({ consumers, prepare })
   const prepareToFollow = async (projection: Projection, signal?: AbortSignal): Promise<void> => {
     await prepare(projection)

@@ -17,7 +17,7 @@ import {
   type CollectionOptions,
   type DocumentParts,
   openReadModel,
-  withBase,
+  withCollection,
 } from '../documents/collection.ts'
 import { type Documents, documentsOf, type ReadDocuments } from '../documents/documents.ts'
 import { openRows, type Rows } from '../documents/query/query.ts'
@@ -92,7 +92,7 @@ function notOfKind(name: string, what: string, by: string): Error {
 function storedDocuments({ documents }: ReadParts, projection: DocumentProjection): ReadDocuments {
   const base = openReadModel(documents, projection.name, projection.tables[0]!.declared, projection.indexing)
   const { name, get, getMany, exists, count, query, where } = documentsOf<Record<string, unknown>>(base)
-  return withBase({ name, get, getMany, exists, count, query, where }, base)
+  return withCollection({ name, get, getMany, exists, count, query, where }, base)
 }
 
 function liveDocuments(

@@ -7,9 +7,9 @@
  * the lag of each consumer. A consumer that is paused, inline or being rebuilt is not considered to be behind.
  */
 import type { ConsumerMetrics } from '../consumers/insight.ts'
+import { abortable, type Deadline, deadline } from '../core/abort.ts'
 import type { Clock } from '../core/clock.ts'
 import { isRillflowError } from '../core/errors.ts'
-import { abortable, type Deadline, deadline } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { Schema } from '../schema/schema.ts'

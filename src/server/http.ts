@@ -1,10 +1,10 @@
 /** Requests and answers: each path has a function, each database is asked at most once per `cacheMs`. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { abortable, once, settledWithin } from '../core/abort.ts'
 import type { Clock } from '../core/clock.ts'
 import { InvalidOption } from '../core/errors.ts'
-import { abortable, once, settledWithin } from '../core/lifecycle.ts'
-import { checkWhole } from '../core/whole.ts'
+import { checkWhole } from '../core/options.ts'
 import type { Log } from '../events/log.ts'
 import type { Family } from '../telemetry/metrics.ts'
 import { contentType, type MetricSource, renderMetrics } from '../telemetry/prometheus.ts'

@@ -7,7 +7,7 @@ import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
 import { countDeliveries } from '../subscriptions/status.ts'
 import { type Family, type Gauge, gauges, type Sample, type Total, totals } from '../telemetry/metrics.ts'
-import { countOpen } from '../workflows/insight/open.ts'
+import { countOpen } from '../workflows/insight/executions.ts'
 import { countAlive, type HandlerQueue, readHandlerQueues } from '../workflows/insight/queues.ts'
 import { readTotals } from '../workflows/insight/stats.ts'
 

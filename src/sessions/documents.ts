@@ -6,7 +6,7 @@ import { type Awaitable, isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import { checkExpected, checkedBody, checkId } from '../documents/body.ts'
-import type { CollectionBase } from '../documents/collection.ts'
+import type { OpenCollection } from '../documents/collection.ts'
 import { DocumentNotFound } from '../documents/errors.ts'
 import { getDocuments } from '../documents/read.ts'
 import type { Change, ChangeKind } from '../documents/write-many.ts'
@@ -65,12 +65,12 @@ interface Staged {
 }
 
 export class TrackedDocuments {
-  readonly collection: CollectionBase
+  readonly collection: OpenCollection
   /** Loaded or saved; undefined where there was none. */
   readonly #known = new Map<string, SessionDocument | undefined>()
   readonly #staged = new Map<string, Staged>()
 
-  constructor(collection: CollectionBase) {
+  constructor(collection: OpenCollection) {
     this.collection = collection
   }
 

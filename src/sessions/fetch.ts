@@ -3,10 +3,10 @@
  * a projection's document or the events alone, is the aggregate's affair.
  */
 import type { Aggregate, AnyEvent } from '../aggregates/aggregate.ts'
-import { snapshotOf } from '../aggregates/commit.ts'
 import { type LoadParts, loadState, remember } from '../aggregates/load.ts'
 import type { Loaded, LoadedAggregate, Staged } from '../aggregates/loaded.ts'
 import { loadForWriting } from '../aggregates/repository.ts'
+import { snapshotOf } from '../aggregates/snapshot.ts'
 import type { Executor } from '../database/database.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
 import type { Alongside } from '../events/append/send.ts'

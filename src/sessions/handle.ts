@@ -1,4 +1,4 @@
-/** Load, decide, save; and again from the beginning if somebody else was faster. */
+/** Load, decide, save; again from the beginning after a conflict with another writer. */
 import { type Aggregate, type AnyEvent, checkStream } from '../aggregates/aggregate.ts'
 import { loadState } from '../aggregates/load.ts'
 import { decidedEvents, type LoadedAggregate } from '../aggregates/loaded.ts'
@@ -23,11 +23,11 @@ import {
 } from './session.ts'
 
 export interface HandleSessionOptions extends Omit<SaveOptions, 'tx'> {
-  /** How often it is done anew when what it was decided on has changed meanwhile. Default 3. */
+  /** How often it is done again after a conflict with another writer. Default 3. */
   retries?: number | undefined
 }
 
-/** What was handled: what the function returned, and what was saved. */
+/** The value that the function returned, and what was saved. */
 export interface HandledSession<T> {
   /** Undefined if it was done before, under the same idempotency key. */
   readonly value: T | undefined
@@ -50,7 +50,7 @@ export interface Handle<M extends EventMap = UntypedEvents> {
     command: NoInfer<Command>,
     options?: HandleSessionOptions,
   ): Promise<Decided<State, M>>
-  /** Runs `work` in a new session and saves it; on a conflict once more, in another one. */
+  /** Runs `work` in a new session and saves it; after a conflict again, in another session. */
   <T>(work: (session: Session<M>) => Awaitable<T>, options?: HandleSessionOptions): Promise<HandledSession<T>>
 }
 
@@ -127,7 +127,7 @@ async function handleWork<T>(
   }
 }
 
-/** Asked first: what was done once under a key would be refused by what it led to. */
+/** Looked up first: the state that the first call led to would refuse a second one. */
 async function earlierOutcome(
   { log }: SessionParts,
   { idempotencyKey: key, onRepeat }: HandleSessionOptions,
@@ -141,7 +141,7 @@ async function earlierOutcome(
 
 const backoff: Backoff = { baseMs: 2, factor: 2, maxMs: 100, jitter: 0.5 }
 
-/** What was loaded is not what is there any more: decided anew it can be right. */
+/** The documents or streams that were loaded have changed: a new decision may succeed. */
 function isOvertaken(error: unknown): boolean {
   return isRillflowError(error) && overtaken.has(error.code)
 }

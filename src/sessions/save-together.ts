@@ -9,8 +9,8 @@
  * was wrong. Saves that write in the same ways to the same collections share a statement.
  */
 import { type Fragment, fragment, type Identifier, identifier, joinFragments, sql } from '../database/sql.ts'
-import type { CollectionBase } from '../documents/collection.ts'
-import { tellDocuments } from '../documents/run.ts'
+import type { OpenCollection } from '../documents/collection.ts'
+import { reportDocuments } from '../documents/execute.ts'
 import type { Change } from '../documents/write-many.ts'
 import {
   type Alongside,
@@ -35,12 +35,12 @@ export interface GroupableWrites {
 }
 
 export interface WriteTarget {
-  readonly collection: CollectionBase
+  readonly collection: OpenCollection
   readonly kind: 'insert' | 'put' | 'replace'
   readonly changes: readonly Change[]
 }
 
-type CollectionChanges = { readonly collection: CollectionBase; readonly changes: readonly Change[] }
+type CollectionChanges = { readonly collection: OpenCollection; readonly changes: readonly Change[] }
 
 /** The changes by collection and kind; undefined if one of them cannot be written together with those of other saves. */
 export function targetsOf(documents: readonly CollectionChanges[]): WriteTarget[] | undefined {
@@ -56,7 +56,7 @@ export function targetsOf(documents: readonly CollectionChanges[]): WriteTarget[
   return count === documents.reduce((sum, { changes }) => sum + changes.length, 0) ? targets : undefined
 }
 
-function kindOf({ historyTable }: CollectionBase, { kind, expected }: Change): WriteTarget['kind'] | undefined {
+function kindOf({ historyTable }: OpenCollection, { kind, expected }: Change): WriteTarget['kind'] | undefined {
   if (historyTable !== undefined) return undefined
   if (kind === 'insert') return 'insert'
   if (kind === 'put') return expected === undefined ? 'put' : 'replace'
@@ -143,7 +143,7 @@ async function sendSaves(log: Log, appends: readonly Append[]): Promise<Outcome[
     if (answers[at]!.kind === 'appended') {
       save.versions = (versions ?? []).slice(read, read + count).map(Number)
       for (const { collection, kind, changes } of save.targets)
-        tellDocuments(collection, 'written', `sessions.${kind}`, changes.length)
+        reportDocuments(collection, 'written', `sessions.${kind}`, changes.length)
     }
     read += count
   }

@@ -17,7 +17,7 @@ import { foreignHandle, refuseLent } from '../database/handle.ts'
 import { sql } from '../database/sql.ts'
 import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
 import { checkUserId } from '../documents/body.ts'
-import { type CollectionBase, preparedToWrite } from '../documents/collection.ts'
+import { type OpenCollection, preparedToWrite } from '../documents/collection.ts'
 import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound } from '../documents/errors.ts'
 import { type Change, isRefusal, writeDocuments } from '../documents/write-many.ts'
 import { type AppendParts, appendEvents } from '../events/append/append.ts'
@@ -42,7 +42,7 @@ export interface Work {
 }
 
 export interface CollectionChanges {
-  readonly collection: CollectionBase
+  readonly collection: OpenCollection
   readonly changes: readonly Change[]
 }
 
@@ -204,7 +204,7 @@ async function writeChanges(executor: Executor, { documents }: Work, userId?: st
 
 /** Says why a document was not written. Nothing of the save was. */
 export function refusalOf(
-  { name: collection, parts: { telemetry } }: CollectionBase,
+  { name: collection, parts: { telemetry } }: OpenCollection,
   { id, expected }: Change,
   { outcome, version = 0 }: { outcome: string; version?: number | undefined },
 ): RillflowError {

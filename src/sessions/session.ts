@@ -7,7 +7,7 @@ import { InvalidOption, Overloaded } from '../core/errors.ts'
 import type { Ids } from '../core/id.ts'
 import { checkName } from '../core/name.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
-import type { Collection, CollectionBase } from '../documents/collection.ts'
+import type { Collection, OpenCollection } from '../documents/collection.ts'
 import type { Documents } from '../documents/documents.ts'
 import type { AppendParts } from '../events/append/append.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
@@ -87,9 +87,9 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
   discard(): void
 }
 
-export type SessionPublishOptions = Omit<PublishOptions, 'tx' | 'signal'>
+export type SessionPublishOptions = Omit<PublishOptions, 'tx' | 'signal' | 'idempotencyKey'>
 
-/** What was staged: `store.workflows.flow(correlationId)` tells what becomes of it. */
+/** What was staged: `store.workflows.get(correlationId)` is its workflow. */
 export interface SessionPublished {
   readonly correlationId: string
   readonly eventId: string
@@ -97,7 +97,7 @@ export interface SessionPublished {
 
 export interface SessionParts extends AppendParts, LoadParts {
   /** The collection of a definition, or of a handle of this store. */
-  collectionOf(given: Collection | { readonly name: string }): CollectionBase
+  collectionOf(given: Collection | { readonly name: string }): OpenCollection
   /** What the store says about everything that its sessions write. */
   readonly defaults: AppendDefaults | undefined
 }
@@ -159,7 +159,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
       },
     },
     publish(type, data, given = {}) {
-      const { event, stream } = publishedEvent(log.ids, type, data, given)
+      const { event, stream } = publishedEvent(log, type, data, given)
       session.events.append(stream, event, { expected: given.expected })
       return { correlationId: event.correlationId, eventId: event.id }
     },
@@ -227,7 +227,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
   async function gather(): Promise<{ work: Work; writers: Fetched[] }> {
     const writers = [...fetched.values()].filter(each => each.size > 0)
     const staged = writers.map(each => each.staged())
-    const documents: { collection: CollectionBase; changes: Awaited<ReturnType<TrackedDocuments['changes']>> }[] = []
+    const documents: { collection: OpenCollection; changes: Awaited<ReturnType<TrackedDocuments['changes']>> }[] = []
     for (const each of collections.values())
       if (each.size > 0) documents.push({ collection: each.collection, changes: await each.changes() })
     documents.sort((a, b) => byBytes(a.collection.tableName, b.collection.tableName))

@@ -10,7 +10,7 @@
  * transaction with short limits: one at a time, and for one statement once a minute, so that looking at slowness does not
  * add to it.
  */
-import { checkWhole } from '../core/whole.ts'
+import { checkWhole } from '../core/options.ts'
 import type { Database, Executor, Transaction } from '../database/database.ts'
 import type { Statement } from '../database/sql.ts'
 import { runOutside } from '../database/transaction.ts'

@@ -8,7 +8,7 @@
  * from the two servers, never from the memory of a mover.
  */
 import { randomUUID } from 'node:crypto'
-import { throwIfAborted } from '../core/lifecycle.ts'
+import { throwIfAborted } from '../core/abort.ts'
 import {
   activate,
   discard,

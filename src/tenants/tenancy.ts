@@ -18,7 +18,7 @@ import type { Log } from '../events/log.ts'
 import type { Wake } from '../events/order/wake.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
-import type { Seats } from '../workflows/work/seats.ts'
+import type { ConcurrencyShare } from '../workflows/work/concurrency.ts'
 import type { Worker, WorkerOptions } from '../workflows/work/worker.ts'
 import { type Directory, directoryPlacements, openDirectory } from './directory.ts'
 import { TenantRequired } from './errors.ts'
@@ -52,7 +52,7 @@ export interface TenantInstance<S> {
   /** Resolves when everything that is registered for the tenant is active: to false if registering has failed. */
   readonly registered: Promise<boolean>
   daemon(options: DaemonOptions): Daemon
-  worker(options: WorkerOptions, seats?: Seats): Worker
+  worker(options: WorkerOptions, share?: ConcurrencyShare): Worker
   /** Deletes old rows, a few times a day, until the function returned is called. */
   startUpkeep(): () => void
   close(): Promise<void>

@@ -22,11 +22,13 @@
  *
  * What can fail: the list, a round, or one tenant. Each is reported to `onFailure` and tried again after a pause.
  */
+
+import { abortable, deadline, onAbort } from '../core/abort.ts'
 import { isRillflowError } from '../core/errors.ts'
-import { abortable, deadline, onAbort } from '../core/lifecycle.ts'
 import { type Loop, openLoop } from '../core/loop.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
 import type { ServiceDefinition } from '../core/service.ts'
+import { workflowHints } from '../workflows/hints.ts'
 import { readLogHeads, readWork } from './has-work.ts'
 import type { Placement, Placements } from './placement.ts'
 import type { TenantInstance } from './tenancy.ts'
@@ -227,7 +229,12 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
     }
     const { wake } = instance
     // Upkeep also while it is idle: a tenant that is seldom active would otherwise never delete its old rows.
-    const ends = [wake.onHint(onHint), wake.onChange(onHint), wake.onWork(onHint), instance.startUpkeep()]
+    const ends = [
+      wake.onHint(onHint),
+      wake.onChange(onHint),
+      workflowHints(wake).onReady(onHint),
+      instance.startUpkeep(),
+    ]
     tenant.stopListening = () => {
       for (const end of ends) end()
     }
@@ -271,7 +278,7 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
     }
   }
 
-  /** Stops a tenant that has nothing to do. It goes on running until that is known. */
+  /** Stops a tenant that has nothing to do. It runs until that is known. */
   async function stopIfIdle(tenant: TrackedTenant<S>): Promise<void> {
     if (tenant.isBusy || stopping.signal.aborted) return
     tenant.isBusy = true

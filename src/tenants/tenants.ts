@@ -25,10 +25,10 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { DaemonOptions } from '../consumers/runners/daemon.ts'
+import { throwIfAborted } from '../core/abort.ts'
 import { InvalidOption } from '../core/errors.ts'
-import { throwIfAborted } from '../core/lifecycle.ts'
+import { checkWhole } from '../core/options.ts'
 import { openServices, type Service, type Services } from '../core/service.ts'
-import { checkWhole } from '../core/whole.ts'
 import { identifier } from '../database/sql.ts'
 import { library } from '../parts.ts'
 import { openSchema } from '../schema/schema.ts'
@@ -39,7 +39,7 @@ import { type ExportManifest, verifyExport } from '../transfer/export/manifest.t
 import { importSelection, type SelectionOptions, type SelectionProgress } from '../transfer/export/selection.ts'
 import { freeMovedName } from '../transfer/move/moved-marker.ts'
 import type { StoreLocation } from '../transfer/transfer.ts'
-import { shareSeats } from '../workflows/work/seats.ts'
+import { shareConcurrency } from '../workflows/work/concurrency.ts'
 import type { WorkerOptions } from '../workflows/work/worker.ts'
 import type { Directory } from './directory.ts'
 import { ForceRequired, TenancyRequired, TenantMoving, TenantNotFound } from './errors.ts'
@@ -306,13 +306,13 @@ function openDaemon<S>(
   if (tenants !== 'all' && !Array.isArray(tenants))
     throw new InvalidOption({ option: 'tenants', reason: `must be 'all' or a list of names` })
   if (tenants !== 'all') for (const tenant of tenants) checkTenantName(tenant, placements.prefix)
-  const seatsFor = shareSeats(worker?.concurrency ?? 16)
+  const nextShare = shareConcurrency(worker?.concurrency ?? 16)
 
   const start = async (instance: TenantInstance<S>): Promise<StartedTenant> => {
     const onTenantFailure = (_: string, error: unknown): void => onFailure?.(instance.tenant, error)
     const ours = [
       instance.daemon({ ...daemonOptions, onFailure: onTenantFailure }),
-      ...(worker === undefined ? [] : [instance.worker(worker, seatsFor())]),
+      ...(worker === undefined ? [] : [instance.worker(worker, nextShare())]),
     ]
     const stop = async (): Promise<void> => void (await Promise.all(ours.map(each => each.stop())))
     try {

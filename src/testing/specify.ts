@@ -12,7 +12,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { Aggregate, AnyEvent } from '../aggregates/aggregate.ts'
-import { asRead } from '../aggregates/fold.ts'
+import { asRead } from '../aggregates/load.ts'
 import { Loaded } from '../aggregates/loaded.ts'
 import { failFast } from '../consumers/run/policy.ts'
 import { systemClock } from '../core/clock.ts'

@@ -6,7 +6,7 @@
  *   another workflow waits for.
  *
  * Its row stays as a tombstone; its snapshots and aliases are deleted. The mark is made under the lock of the row, then the
- * events are deleted in chunks, the oldest versions first (`events/retention.ts`).
+ * events are deleted in chunks, the oldest versions first (`events/streams/remove.ts`).
  */
 import { removeSnapshots } from '../aggregates/snapshot.ts'
 import { consumerPositions, hasOpenDeadLetter } from '../consumers/pending-work.ts'

@@ -3,7 +3,7 @@
  * events that a consumer has still to read are never old, whatever the options say.
  */
 import { closedDeadLetters } from '../consumers/dead-letters/row.ts'
-import { checkWhole } from '../core/whole.ts'
+import { checkWhole } from '../core/options.ts'
 import { type PruneOptions, prune } from '../database/prune.ts'
 import { oldVersions } from '../documents/retention.ts'
 import type { Log } from '../events/log.ts'

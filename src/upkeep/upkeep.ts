@@ -14,7 +14,7 @@
  * What can fail: a chunk, which is then rolled back; the next round continues from there. A background round that fails
  * is logged and tried again hours later.
  */
-import { throwIfAborted } from '../core/lifecycle.ts'
+import { throwIfAborted } from '../core/abort.ts'
 import { openLoop } from '../core/loop.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
 import { sql } from '../database/sql.ts'

@@ -1,7 +1,8 @@
 /**
- * What an event carries of the workflow it is part of, in its header `workflow`: how far it is from the event that began
- * it all, who emitted it, and its place in batches, the innermost last.
+ * What an event carries of the workflow it is part of, in its header `workflow`: its distance from the first event, the
+ * handler that emitted it, and its place in batches, the innermost last. And the stream of a workflow's own events.
  */
+import { createHash } from 'node:crypto'
 import type { RecordedEvent } from '../events/definition.ts'
 
 export interface BatchPlace {
@@ -17,11 +18,11 @@ export interface Envelope {
   readonly batches: readonly BatchPlace[]
   /** The correlation id of the workflow that started this one. */
   readonly parent: string | undefined
-  /** The handler whose failure it tells of, which must not be run by it. */
+  /** The handler whose failure it reports, which must not be run by it. */
   readonly failed: string | undefined
 }
 
-/** As it is in the header: what says nothing is left out. */
+/** As it is in the header: empty values are left out. */
 export interface EnvelopeHeader {
   readonly hops?: number
   readonly handler?: string
@@ -30,7 +31,7 @@ export interface EnvelopeHeader {
   readonly failed?: string
 }
 
-/** Headers come from anywhere: whatever is not as it should be counts as not there. */
+/** Headers come from anywhere: a value of the wrong shape counts as absent. */
 export function envelopeOf({ headers }: Pick<RecordedEvent, 'headers'>): Envelope {
   const header = headers.workflow
   if (typeof header !== 'object' || header === null) return plain
@@ -69,3 +70,15 @@ function isPlace(value: unknown): value is BatchPlace {
 }
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+/**
+ * The stream of a workflow's events that name no other. Streams and correlation ids have names of up to 255 bytes, so a
+ * digest stands for a very long id.
+ */
+export function workflowStream(correlationId: string): string {
+  const name = `workflow-${correlationId}`
+  if (name.length * 3 <= maxBytes || Buffer.byteLength(name) <= maxBytes) return name
+  return `workflow-${createHash('sha256').update(correlationId).digest('hex')}`
+}
+
+const maxBytes = 255

@@ -1,20 +1,29 @@
-/** Publishing: an event that begins a workflow, or is part of one. An append like any other, to the workflow's own stream. */
-import { InvalidOption } from '../core/errors.ts'
+/**
+ * Publishing: an event that begins a workflow, or is part of one. It is an append like any other, to the workflow's own stream
+ * unless it names another.
+ *
+ * With an idempotency key, the id of the event and the id of its workflow follow from the schema and the key: a repeat, in
+ * whatever process, finds the same workflow. The same key with other content, or for another stream, is refused.
+ */
+import { derivedId } from '../core/derived-id.ts'
 import { canonicalUuid } from '../core/id.ts'
 import { checkName } from '../core/name.ts'
-import { checkWhole } from '../core/whole.ts'
+import { describe } from '../core/options.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import { type AppendParts, appendEvents } from '../events/append/append.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
 import type { Expected } from '../events/append/prepare.ts'
 import type { NewEventOf } from '../events/definition.ts'
-import { type BatchPlace, headerOf } from './envelope.ts'
-import { streamOf } from './stream.ts'
+import type { Log } from '../events/log.ts'
+import { type BatchPlace, headerOf, workflowStream } from './envelope.ts'
+import { checkCount, refusal } from './handler.ts'
 
 export interface PublishOptions {
   /** A UUID that makes it repeatable: the same id with the same content is published once. */
   id?: string | undefined
-  /** The workflow it is part of. Default: a new one, called by the event's id. */
+  /** Text that makes it repeatable: a repeat with the same content finds the same workflow. */
+  idempotencyKey?: string | undefined
+  /** The workflow it is part of. Default: a new one, named by the event's id. */
   correlationId?: string | undefined
   causationId?: string | undefined
   userId?: string | undefined
@@ -23,7 +32,7 @@ export interface PublishOptions {
   stream?: string | undefined
   /** The version that stream must have. Default 'any'. */
   expected?: Expected | undefined
-  /** Its place in a batch that a join waits for: for events that no handler emits. Needs the correlation id. */
+  /** Its place in a batch that a join waits for, for an event that no handler emits. Needs the correlation id. */
   batch?: BatchPlace | undefined
   /** Publish inside this transaction: one of the store's, or a `pg` client with an open transaction of yours. */
   tx?: AnyTransaction | undefined
@@ -42,15 +51,15 @@ export async function publish(
   options: PublishOptions = {},
   parent?: string,
 ): Promise<Published> {
-  const { event, stream } = publishedEvent(parts.log.ids, type, data, options, parent)
-  const { expected, tx, signal } = options
+  const { event, stream } = publishedEvent(parts.log, type, data, options, parent)
+  const { expected, tx, signal, idempotencyKey } = options
   const [result] = await appendEvents(
     parts,
     [{ stream, events: [event], expected }],
-    { tx, signal },
+    { tx, signal, idempotencyKey },
     {
-      // An id of ours cannot be there before.
-      checkIds: options.id !== undefined,
+      // An id that the store has just made cannot be there before.
+      checkIds: options.id !== undefined || idempotencyKey !== undefined,
     },
   )
   return Object.assign(result!, { correlationId: event.correlationId, eventId: event.id })
@@ -60,15 +69,17 @@ type PublishedEvent = NewEventOf<string, unknown> & { readonly id: string; reado
 
 /** The event, and the stream it goes to. */
 export function publishedEvent(
-  ids: { next(): string },
+  { ids, schema }: Pick<Log, 'ids' | 'schema'>,
   type: string,
   data: unknown,
   options: PublishOptions,
   parent?: string,
 ): { readonly event: PublishedEvent; readonly stream: string } {
-  const id = options.id === undefined ? ids.next() : canonicalUuid(options.id)
-  if (id === undefined)
-    throw new InvalidOption({ option: 'id', reason: `must be a UUID, not ${JSON.stringify(options.id)}` })
+  const { idempotencyKey: key } = options
+  if (key !== undefined) checkName('Idempotency key', key)
+  const made = (): string => (key === undefined ? ids.next() : derivedId(new Date(0), 'publish', schema, key))
+  const id = options.id === undefined ? made() : canonicalUuid(options.id)
+  if (id === undefined) throw refusal('An event', 'id', `needs a UUID as "id", not ${describe(options.id)}.`)
   const correlationId = options.correlationId ?? id
   checkName('Correlation id', correlationId)
   const { causationId, userId, headers } = options
@@ -77,16 +88,16 @@ export function publishedEvent(
     ...{ type, data, id, correlationId, causationId, userId },
     headers: { ...headers, ...headerOf({ parent, batches }) },
   }
-  return { event, stream: options.stream ?? streamOf(correlationId) }
+  return { event, stream: options.stream ?? workflowStream(correlationId) }
 }
 
 function checkBatch({ id, index, size }: BatchPlace, correlationId: string | undefined): BatchPlace {
-  const refuse = (reason: string): never => {
-    throw new InvalidOption({ option: 'batch', reason })
-  }
-  const known = canonicalUuid(String(id)) ?? refuse(`must have a UUID as its id, not ${JSON.stringify(id)}`)
-  if (correlationId === undefined) refuse('is one of one workflow: give the correlationId too')
-  checkWhole('batch.size', size, 1)
-  checkWhole('batch.index', index, 0, size - 1)
+  const what = 'The place of an event in a batch'
+  const known = canonicalUuid(String(id))
+  if (known === undefined) throw refusal(what, 'batch', `needs a UUID as "id", not ${describe(id)}.`)
+  if (correlationId === undefined)
+    throw refusal(what, 'batch', 'is one of a workflow that exists. Give its "correlationId", too.')
+  checkCount(what, 'batch.size', size, 1)
+  checkCount(what, 'batch.index', index, 0, size - 1)
   return { id: known, index, size }
 }

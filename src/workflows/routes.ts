@@ -75,8 +75,19 @@ async function storeRoute(
   checkpoint: number,
   settled: number,
 ): Promise<number> {
-  const { name, version, kind, types, definition, priority, delayMs, timeoutMs, deadlineMs, concurrency, rate } =
-    handler
+  const {
+    name,
+    version,
+    runsAs: kind,
+    types,
+    definition,
+    priority,
+    delayMs,
+    timeoutMs,
+    deadlineMs,
+    concurrency,
+    rate,
+  } = handler
   const text = JSON.stringify(definition)
   const said = { kind, types, definition, priority, delayMs, timeoutMs, deadlineMs, concurrency, rate }
   const digest = createHash('sha256').update(canonicalJson(said)).digest('hex')
@@ -116,8 +127,8 @@ async function storeRoute(
     return same.id
   }
   // What an older version has had is not given to a newer one again.
-  const wanted = known.length > 0 || handler.startFrom === 'now' ? settled : startOf(handler)
-  const backfill = wanted < checkpoint && known.length === 0 && handler.startFrom !== 'now' ? wanted : null
+  const wanted = known.length > 0 || handler.from === 'now' ? settled : startOf(handler)
+  const backfill = wanted < checkpoint && known.length === 0 && handler.from !== 'now' ? wanted : null
   const [row] = await tx.run<{ id: number }>(sql`/* workflows.add_route */
     insert into ${workflowNames(log).workflow_routes}
       (id, handler, version, kind, types, digest, definition, start_position, backfill_position, priority, delay_ms,
@@ -132,8 +143,8 @@ async function storeRoute(
   return row!.id
 }
 
-function startOf({ startFrom }: Handler): number {
-  return typeof startFrom === 'number' ? startFrom : 0
+function startOf({ from }: Handler): number {
+  return typeof from === 'number' ? from : 0
 }
 
 /** Those that events are dispatched to, and joins that were; those that are still given what came before them are not. */

@@ -1,48 +1,56 @@
 /**
- * Waiting until workflows are settled: all who wait in this store are answered by one statement, after each hint and by a
- * poll whose waits grow.
+ * Waiting until workflows are settled: all callers that wait in this store are answered by one statement, after each hint and
+ * by a poll whose waits grow. A wait that times out says what the workflow is waiting for.
  */
-import { isRillflowError } from '../core/errors.ts'
+import { isRillflowError, TimedOut } from '../core/errors.ts'
 import { abortable, type Deferred, deadline, deferred } from '../core/lifecycle.ts'
 import { openLoop } from '../core/loop.ts'
+import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import type { Wake } from '../events/order/wake.ts'
+import type { DispatchProgress } from './dispatch/dispatch.ts'
+import type { WorkflowHints } from './hints.ts'
+import { workflowNames } from './schema.ts'
 import { readStatuses, type WorkflowStatus } from './status.ts'
 
-export interface SettledOptions {
+export interface WaitOptions {
   /** Default 30 000. */
   timeoutMs?: number | undefined
   signal?: AbortSignal | undefined
 }
 
 export interface SettledWatch {
-  /** Resolves when nothing more will happen in the workflow by itself. `position`: that of an event of it. */
-  settled(correlationId: string, options?: SettledOptions, position?: number): Promise<WorkflowStatus>
+  /** Resolves when nothing more happens in the workflow by itself. `position`: that of an event of it. */
+  waitUntilSettled(correlationId: string, options?: WaitOptions, position?: number): Promise<WorkflowStatus>
 }
 
 const firstPollMs = 20
 const lastPollMs = 1_000
 
-/** `progress`: how far this process has dispatched: what it has yet to dispatch needs no look before it has. */
-export function watchSettled(log: Log, wake: Wake, progress: { readonly reached: number }): SettledWatch {
+/** `progress`: an event that this process has still to dispatch needs no look before it has. */
+export function watchSettled(log: Log, hints: WorkflowHints, progress: DispatchProgress): SettledWatch {
   const waiters = new Map<string, Set<Deferred<WorkflowStatus>>>()
   let stopListening: (() => void) | undefined
   const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, clock: log.clock, onFailure })
   let pollMs = firstPollMs
 
   return {
-    async settled(correlationId, { timeoutMs = 30_000, signal } = {}, position = 0) {
-      log.database.refuseInsideTransaction('settled')
-      const limit = deadline(signal, timeoutMs, { what: `The end of workflow ${correlationId}`, clock: log.clock })
+    async waitUntilSettled(correlationId, { timeoutMs = 30_000, signal } = {}, position = 0) {
+      log.database.refuseInsideTransaction('waitUntilSettled')
+      const what = `The end of workflow ${correlationId}`
+      const limit = deadline(signal, timeoutMs, { what, clock: log.clock })
       const waiter = deferred<WorkflowStatus>()
       const all = waiters.get(correlationId) ?? new Set()
       waiters.set(correlationId, all.add(waiter))
-      stopListening ??= wake.onEnd(loop.lookSoon)
+      stopListening ??= hints.onEnded(loop.lookSoon)
       pollMs = firstPollMs
       if (progress.reached > 0 && progress.reached < position) loop.lookIn(pollMs)
       else loop.lookSoon()
       try {
         return await abortable(waiter.promise, limit.signal)
+      } catch (error) {
+        if (!isRillflowError(error, 'timed_out')) throw error
+        const missing = await whatIsMissing(log, correlationId).catch(() => undefined)
+        throw missing === undefined ? error : new TimedOut({ what, timeoutMs, missing })
       } finally {
         limit.dispose()
         leave(correlationId, waiter)
@@ -73,4 +81,49 @@ export function watchSettled(log: Log, wake: Wake, progress: { readonly reached:
     if (!isRillflowError(error) || !error.retryable)
       for (const all of waiters.values()) for (const waiter of all) waiter.reject(error)
   }
+}
+
+interface OpenRow {
+  readonly handler: string
+  readonly state: string
+  readonly count: number
+  readonly is_paused: boolean
+  readonly is_served: boolean
+}
+
+/** What a workflow that has not settled waits for, in a sentence; undefined if it has settled meanwhile. */
+async function whatIsMissing(log: Log, correlationId: string): Promise<string | undefined> {
+  const { workflow_executions, workflow_routes, workflow_workers, workflow_joins } = workflowNames(log)
+  const [status] = await readStatuses(log, [correlationId])
+  if (status!.isSettled) return undefined
+  const rows = await log.database.run<OpenRow>(sql`/* workflows.missing */
+    select r.handler, o.state, count(*) as count, bool_or(r.paused_at is not null) as is_paused,
+      bool_or(exists (
+        select
+        from ${workflow_workers} as w
+        where r.id = any(w.routes)
+          and w.heartbeat_at >= ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)))
+        as is_served
+    from (
+      select x.route, x.state
+      from ${workflow_executions} as x
+      where x.correlation_id = ${correlationId}::text
+      union all
+      select j.route, 'waiting for events of its batch'
+      from ${workflow_joins} as j
+      where j.correlation_id = ${correlationId}::text
+        and j.state = 'open') as o
+    join ${workflow_routes} as r on r.id = o.route
+    group by r.handler, o.state
+    order by count(*) desc
+    limit 5`)
+  if (rows.length === 0) return 'Its newest event is not dispatched yet: is a runner with handlers started?'
+  return rows.map(missingOf).join(' ')
+}
+
+function missingOf({ handler, state, count, is_paused: isPaused, is_served: isServed }: OpenRow): string {
+  const number = Number(count)
+  const open = `${number} execution${number === 1 ? '' : 's'} of "${handler}" ${number === 1 ? 'is' : 'are'} ${state}`
+  if (isPaused) return `${open}, and the handler is paused.`
+  return isServed ? `${open}.` : `${open}, and no running worker has its code.`
 }

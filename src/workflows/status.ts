@@ -1,13 +1,15 @@
 /**
- * Where workflows stand. One is settled when nothing of it is open and the dispatcher has passed its newest event: read in
- * one statement, so that nothing can be between the two looks. What a handler emits is stored with its end, so there is no
- * moment at which neither shows.
+ * The status of workflows. A workflow is settled when nothing of it is open and the dispatcher has passed its newest event:
+ * both are read by one statement, so that nothing can happen between them. What a handler emits is stored with its
+ * completion, so at every moment the one or the other shows.
  */
 
+import type { ErrorDescription } from '../consumers/run/failure.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { handlerNameOf } from './handler.ts'
 import { dispatcherName } from './routes.ts'
 import { workflowNames } from './schema.ts'
 
@@ -29,11 +31,14 @@ export const workflowStates: readonly WorkflowState[] = [
 export interface WorkflowStatus {
   readonly correlationId: string
   readonly state: WorkflowState
-  /** Whether nothing more will happen unless somebody publishes, retries or signals something. */
+  /** Whether nothing more happens by itself, without an event, a retry or a signal from outside. */
   readonly isSettled: boolean
   /** Executions and joins that are open. */
   readonly pending: number
+  /** Dead letters that are open or being retried. */
   readonly deadLetters: number
+  /** Of these, the latest failure. */
+  readonly lastFailure: WorkflowFailure | undefined
   readonly lastType: string | undefined
   readonly startedAt: Date | undefined
   readonly updatedAt: Date | undefined
@@ -42,12 +47,26 @@ export interface WorkflowStatus {
   readonly reason: string | undefined
 }
 
+/** The latest failure for good of a workflow, of those that are not resolved. */
+export interface WorkflowFailure {
+  readonly handler: string
+  readonly reason: string | undefined
+  readonly error: ErrorDescription
+  readonly at: Date
+}
+
 interface StatusRow {
   correlation_id: string
   state: string | null
   open: number | null
   busy: boolean
-  letters: number
+  dead_letters: number
+  last_failure: {
+    consumer: string
+    reason: string | null
+    error: ErrorDescription & { at?: string }
+    at: string
+  } | null
   requested: boolean
   undispatched: boolean
   last_type: string | null
@@ -58,8 +77,8 @@ interface StatusRow {
 }
 
 /**
- * In the order asked for. One that nobody has heard of is settled, with nothing in it. `isEnd`: leaves out, after a short
- * look, those that are surely not settled.
+ * In the order of the ids. An unknown workflow is settled, with nothing in it. `isEnd`: leaves out, cheaply, those that
+ * cannot be settled.
  */
 export async function readStatuses(
   log: Log,
@@ -74,8 +93,9 @@ export async function readStatuses(
       coalesce(newest.type, w.last_type) as last_type,
       coalesce(newest.position > coalesce(d.checkpoint, 0), false) as undispatched,
       work.state is not null as busy,
-      letters.n as letters,
-      letters.requested
+      dead.n as dead_letters,
+      dead.last as last_failure,
+      dead.requested
     from unnest(${correlationIds}::text[]) with ordinality as c(correlation_id, n)
     left join ${names.workflows} as w on w.correlation_id = c.correlation_id
     left join ${names.consumers} as d on d.name = ${dispatcherName}::text
@@ -85,7 +105,7 @@ export async function readStatuses(
       where e.correlation_id = c.correlation_id
       order by e.position desc
       limit 1) as newest on true
-    -- With a limit, and the lane by itself: or the planner reads all executions and all lanes to look these up in memory.
+    -- With a limit, and the lane by itself: otherwise the planner reads all executions and all lanes into memory.
     left join lateral (
       select x.state
       from ${names.workflow_executions} as x
@@ -97,10 +117,12 @@ export async function readStatuses(
           where l.lane = x.lane) is not true)
       limit 1) as work on true
     cross join lateral (
-      select count(*) as n, coalesce(bool_or(l.retry_at is not null), false) as requested
+      select count(*) as n, coalesce(bool_or(l.retry_at is not null), false) as requested,
+        (array_agg(jsonb_build_object('consumer', l.consumer, 'reason', l.reason, 'error', l.errors -> -1,
+          'at', l.last_failed_at) order by l.last_failed_at desc))[1] as last
       from ${names.dead_letters} as l
       where l.correlation_id = c.correlation_id
-        and l.state in ('open', 'retrying')) as letters
+        and l.state in ('open', 'retrying')) as dead
     where not ${isEnd}::boolean
       or (coalesce(w.open, 0) = 0
         and not exists (
@@ -115,16 +137,17 @@ export async function readStatuses(
 
 function statusOf(row: StatusRow): WorkflowStatus {
   const pending = row.open ?? 0
-  // A retry that was asked for is an execution soon.
+  // A retry that was requested is an execution soon.
   const isAwaited = row.undispatched || row.requested
   const isSettled = pending === 0 && !isAwaited && row.state !== 'compensating'
-  const deadLetters = Number(row.letters)
+  const deadLetters = Number(row.dead_letters)
   return {
     correlationId: row.correlation_id,
     state: stateOf(row, isSettled, deadLetters),
     isSettled,
     pending,
     deadLetters,
+    lastFailure: failureOf(row.last_failure),
     lastType: row.last_type ?? undefined,
     startedAt: row.started_at ?? undefined,
     updatedAt: row.updated_at ?? undefined,
@@ -136,10 +159,16 @@ function statusOf(row: StatusRow): WorkflowStatus {
 function stateOf(
   { state, busy, undispatched, requested }: StatusRow,
   isSettled: boolean,
-  letters: number,
+  deadLetters: number,
 ): WorkflowState {
   if (state !== null && state !== 'active') return state as WorkflowState
-  if (letters > 0 && isSettled) return 'failed'
+  if (deadLetters > 0 && isSettled) return 'failed'
   if (isSettled) return 'settled'
   return busy || undispatched || requested ? 'running' : 'waiting'
+}
+
+function failureOf(row: StatusRow['last_failure']): WorkflowFailure | undefined {
+  if (row === null || row.error === null) return undefined
+  const { at: _at, ...error } = row.error
+  return { handler: handlerNameOf(row.consumer), reason: row.reason ?? undefined, error, at: new Date(row.at) }
 }

@@ -1,132 +1,107 @@
 /**
  * Workflows: handlers that run because of events, durably, on the same log.
  *
- *     publish ─► [events] ─► dispatch ─► [executions] ─► claim ─► run ─► finish ─┐
- *                   ▲                                                          │ events emitted, joins, lanes, history
- *                   └──────────────────────────────────────────────────────────┘
+ *     publish ─► [events] ─► dispatch ─► [executions] ─► claim ─► attempt ─► complete ─┐
+ *                   ▲                                                                  │ events, joins, lanes, activity
+ *                   └──────────────────────────────────────────────────────────────────┘
  *
  * A workflow is all events with one correlation id. An execution is one handler for one event.
  *
  * Guarantees:
  * - Every event that a route wants becomes an execution, whichever process dispatches it and whatever code that has.
- * - At-least-once runs; effectively once for what is stored with the end of an attempt: what it emits, what it writes, its
- *   arrival at a join and its end are one transaction, and only under the fence it was claimed with.
- * - What is emitted has an id that follows from the event, the handler and a key: a run that is repeated adds nothing.
+ * - Attempts run at least once; their effects in this database count once: what an attempt emits, what it writes, its arrival
+ *   at a join and its outcome are one transaction, and only under the fence it was claimed with.
+ * - An emitted event has an id that follows from the event, the handler and a key: a repeated attempt adds nothing.
  * - An ordered handler runs one at a time, in the order of the log, per workflow or key.
  * - A workflow shows as settled only when nothing of it is open and every event of it was dispatched.
  *
- * What can fail: a handler (its policy decides: retries, then a dead letter), a worker (another takes over when its sign of
- * life is too old), the database (waited for). An execution whose code no process has stays, and shows in `handlers()`.
+ * What can fail: a handler (its policy decides: retries, then a dead letter), a worker (another takes over when its heartbeat
+ * is too old), the database (workers wait). An execution whose code no process has stays, and shows in `handlers.list()`.
+ *
+ *     dispatch/  events to executions         steps/  what a handler remembers       cancel/    cancelling, undoing
+ *     work/      executions to outcomes       joins/  batches and what closes them   schedules/ events because of the time
+ *     insight/   what operators see           dead-letters/  failures for good
  */
 import type { Consumers } from '../consumers/consumers.ts'
 import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
-import type { Awaitable } from '../core/core.ts'
-
-import { InvalidOption } from '../core/errors.ts'
-import { deadline } from '../core/lifecycle.ts'
-import { checkName } from '../core/name.ts'
+import type { DefinitionKind } from '../core/definition.ts'
 import { nearestName } from '../core/nearest.ts'
+import { openServices } from '../core/service.ts'
 import { checkWhole } from '../core/whole.ts'
-import type { AppendParts } from '../events/append/append.ts'
-import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
-import { tailLog } from '../events/order/tail.ts'
+import { type AppendParts, appendIn } from '../events/append/append.ts'
+import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
 import type { LogWatch } from '../events/order/watch.ts'
-import { type CancelOptions, cancelFlow } from './cancel/cancel.ts'
-import { defineUndo, type UndoOptions, type UndoRun } from './cancel/undo.ts'
 import { type HandlerLetters, ofHandlers, openHandlerLetters } from './dead-letters/dead-letters.ts'
-import { prefix } from './dead-letters/letters.ts'
-import { dispatcher } from './dispatch/dispatch.ts'
-import type { Taker } from './dispatch/takers.ts'
-import type { EmissionOf, HandlerResult } from './emit.ts'
-import type { EmitLimits } from './emitted.ts'
+import { type DispatcherParts, dispatcher } from './dispatch/dispatch.ts'
+import { localWorkers } from './dispatch/plain.ts'
+import type { EmitLimits } from './emit.ts'
 import { DuplicateHandler, HandlerNotFound } from './errors.ts'
-import type { Flow } from './flow.ts'
-import { type AnyHandlerOptions, defineHandler, type Handler, type HandlerOptions, type Run } from './handler.ts'
+import { deadLetterPrefix, type Handler } from './handler.ts'
+import { workflowHints } from './hints.ts'
+import { type Executions, resumeExecution } from './insight/executions.ts'
+import { type Handlers, openHandlers } from './insight/handlers.ts'
 import { type Insight, openInsight } from './insight/insight.ts'
-import { type AnyJoinOptions, defineJoin, type Joins } from './joins/join.ts'
 import { type PublishOptions, publish } from './publish.ts'
-import { pruneAttempts } from './retention.ts'
 import { storeRoutes } from './routes.ts'
-import {
-  defineSchedule,
-  type ScheduleContext,
-  type ScheduleOptions,
-  type ScheduleResult,
-} from './schedules/schedule.ts'
+import type { Schedule } from './schedules/schedule.ts'
 import { openScheduler } from './schedules/scheduler.ts'
 import { openSchedules, type Schedules } from './schedules/schedules.ts'
 import { watchSettled } from './settled.ts'
-import { readStatuses } from './status.ts'
-import type { HandlerContext } from './steps/context.ts'
-import { resumeExecution } from './steps/resume.ts'
+import type { ConcurrencyShare } from './work/concurrency.ts'
 import { type Lanes, openLanes } from './work/lanes.ts'
-import type { Seats } from './work/seats.ts'
-import { upkeep } from './work/upkeep.ts'
-import { checkWorker, openWorker, type Worker, type WorkerOptions } from './work/worker.ts'
+import { openWorker, type Worker, type WorkerOptions } from './work/worker.ts'
+import { openWorkflow, type Workflow } from './workflow.ts'
 
 export interface WorkflowOptions {
-  /** How far an event may be from the one that began it all. Default 50. */
+  /** How far an event may be from the first event of its workflow. Default 50. */
   maxHops?: number | undefined
-  /** The most events that one run of a handler may emit. Default 10 000. */
+  /** The most events that one attempt may emit. Default 10 000. */
   maxEmitted?: number | undefined
 }
 
-export interface Workflows<M extends EventMap = UntypedEvents> extends Insight, Joins<M>, Lanes {
-  /** Runs a handler for each event of a type, of several, or of all (`'*'`). */
-  on<E extends keyof M & string = keyof M & string>(
-    types: '*',
-    options: HandlerOptions<M, keyof M & string, E>,
-    run: (event: RecordedEvent<M>, ctx: HandlerContext<M>) => Awaitable<HandlerResult<EmissionOf<Pick<M, NoInfer<E>>>>>,
-  ): void
-  on<T extends keyof M & string, E extends keyof M & string = keyof M & string>(
-    types: T | readonly T[],
-    options: HandlerOptions<M, T, E>,
-    run: (
-      event: RecordedEvent<Pick<M, T>>,
-      ctx: HandlerContext<M>,
-    ) => Awaitable<HandlerResult<EmissionOf<Pick<M, NoInfer<E>>>>>,
-  ): void
-  /** Runs `run` when it is time, and publishes what it returns; each due time once, whatever the number of processes. */
-  schedule(
-    name: string,
-    options: ScheduleOptions,
-    run: (ctx: ScheduleContext) => Awaitable<ScheduleResult<EmissionOf<M>>>,
-  ): void
-  /** The schedules that are stored: their state, and what operators do with them. */
+export interface Workflows<M extends EventMap = UntypedEvents> extends Insight {
+  /** Publishes an event that begins a workflow, or is part of one. */
+  publish<T extends keyof M & string>(type: T, data: M[T], options?: PublishOptions): Promise<Workflow<M>>
+  /** The handle of a workflow, by its correlation id. */
+  get(correlationId: string): Workflow<M>
+  /** Adds handlers, joins, undos and schedules. They are stored by `sync`, by `publish` and when a worker starts. */
+  register(...definitions: readonly WorkflowDefinition<EventsAccepted<M>>[]): void
+  /** Stores the definitions that are registered and not stored yet: from now on their events are dispatched to them. */
+  sync(): Promise<void>
+  /** The handlers that are stored, for operators. */
+  readonly handlers: Handlers
+  readonly executions: Executions
+  /** The lanes of ordered handlers. */
+  readonly lanes: Lanes
+  /** The schedules that are stored, for operators. */
   readonly schedules: Schedules
-  /** Code that undoes what a step has done, which names it in its options; run when the workflow is compensated. */
-  undo<Data = unknown>(name: string, options: UndoOptions, run: UndoRun<Data, HandlerContext<M>>): void
-  /** Stores the handlers and schedules registered so far; `publish` and a worker's start do so too. */
-  register(): Promise<void>
-  /** The names of the handlers whose code this store has; those of all processes are in `handlers()`. */
-  registered(): string[]
+  /** The dead letters of handlers. */
+  readonly deadLetters: HandlerLetters
   /** A worker that runs the handlers registered here, once it is started. */
   worker(options?: WorkerOptions): Worker
-  /** Publishes an event that begins a workflow, or is part of one. */
-  publish<T extends keyof M & string>(type: T, data: M[T], options?: PublishOptions): Promise<Flow<M>>
-  /** A workflow by its correlation id. */
-  flow(correlationId: string): Flow<M>
-  /** Lets an execution go on that was parked because its code did not fit what it remembers. */
-  resume(executionId: string): Promise<void>
-  /** What handlers have failed on for good. */
-  readonly deadLetters: HandlerLetters
-  /** Deletes the trace of settled workflows that is older, as `retention.attemptsMs` does by itself. Returns how many rows went. */
-  prune(options: { olderThanMs: number; signal?: AbortSignal | undefined }): Promise<number>
+}
+
+/** What `defineHandler`, `defineJoin`, `defineUndo` and `defineSchedule` return. */
+export type WorkflowDefinition<M extends EventMap = never> = Handler<M> | Schedule<M>
+
+/** Whether definitions of this kind are those of workflows. */
+export function isWorkflowKind(kind: DefinitionKind): boolean {
+  return kind === 'handler' || kind === 'join' || kind === 'undo' || kind === 'schedule'
 }
 
 export interface WorkflowParts extends AppendParts {
   readonly consumers: Consumers
   readonly watch: LogWatch
-  /** How often whoever waits looks without a hint. */
+  /** How often a caller that waits looks without a hint. */
   readonly pollMs: number
-  /** Called when a worker has started; the function returned, when it has stopped. */
+  /** Called when a worker has started; the function returned, when it stops. */
   readonly tend: () => () => void
 }
 
 export interface WorkflowRegistry<M extends EventMap> {
   readonly workflows: Workflows<M>
-  /** A worker that shares its seats with those of other stores. */
-  worker(options: WorkerOptions, seats?: Seats): Worker
+  /** A worker that shares a limit of concurrency with those of other stores. */
+  worker(options: WorkerOptions, share?: ConcurrencyShare): Worker
   /** How the dead letters of handlers are retried. */
   readonly deadLetterKind: DeadLetterKind
   stopAll(): Promise<void>
@@ -137,140 +112,89 @@ export function openWorkflows<M extends EventMap>(
   options: WorkflowOptions = {},
 ): WorkflowRegistry<M> {
   const { log, wake, consumers } = parts
-  const limits = limitsOf(options)
-  consumers.reserve(prefix)
-  const handlers = new Map<string, Handler>()
-  const keyOf = (name: string, version: number): string => `${version} ${name}`
-  const dispatchParts = {
-    ...parts,
-    limits,
-    codeOf: (name: string, version: number) => handlers.get(keyOf(name, version)),
+  const hints = workflowHints(wake)
+  const code = openCode()
+  const dispatcherParts: DispatcherParts = {
+    ...{ log, hints, limits: limitsOf(options), codeOf: code.get },
+    append: (append, tx) => appendIn(parts, append, tx),
+    workers: localWorkers(),
     progress: { reached: 0 },
-    takers: new Set<Taker>(),
   }
-  const settledWatch = watchSettled(log, wake, dispatchParts.progress)
-  const insight = openInsight({ log, wake, settledWatch, pollMs: parts.pollMs })
-  const scheduler = openScheduler({ ...parts, limits })
-  const open = new Set<() => Promise<void>>()
+  const settledWatch = watchSettled(log, hints, dispatcherParts.progress)
+  const insight = openInsight({ log, hints, settledWatch, pollMs: parts.pollMs })
+  const scheduler = openScheduler(dispatcherParts)
+  const services = openServices(log.clock)
+  const handleParts = { ...parts, hints, insight, settledWatch }
   let routes = new Map<Handler, number>()
-  let registering: Promise<unknown> = Promise.resolve()
-  let isHosted = false
+  let syncing: Promise<unknown> = Promise.resolve()
+  let isDispatched = false
+  consumers.reserve(deadLetterPrefix)
 
-  const add = (handler: Handler): void => {
-    const key = keyOf(handler.name, handler.version)
-    if (handlers.has(key)) throw new DuplicateHandler({ handler: handler.name, version: handler.version })
-    handlers.set(key, handler)
-    if (!isHosted) consumers.register(dispatcher(dispatchParts))
-    isHosted = true
+  const register = (definition: WorkflowDefinition): void => {
+    if (definition.kind === 'schedule') scheduler.add(definition)
+    else {
+      code.add(definition)
+      if (!isDispatched) consumers.register(dispatcher(dispatcherParts))
+      isDispatched = true
+    }
   }
 
-  /** One after the other: what is registered meanwhile is stored by the next. */
-  const register = async (): Promise<void> => {
-    const next = registering
+  /** One after the other: definitions that are registered meanwhile are stored by the next call. */
+  const sync = async (): Promise<void> => {
+    const next = syncing
       .catch(() => {})
       .then(async () => {
-        const missing = [...handlers.values()].filter(handler => !routes.has(handler))
+        const missing = code.all().filter(handler => !routes.has(handler))
         if (missing.length > 0) routes = new Map([...routes, ...(await storeRoutes(log, missing))])
         await scheduler.register()
       })
-    registering = next
+    syncing = next
     await next
   }
 
-  const chosen = async (names: readonly string[] | undefined): Promise<Map<number, Handler>> => {
-    await register()
-    for (const name of names ?? [])
-      if (![...handlers.values()].some(handler => handler.name === name)) throw unknownHandler(name)
+  /** The handlers of these names, or all, by route. */
+  const handlersByRoute = async (names: readonly string[] | undefined): Promise<Map<number, Handler>> => {
+    await sync()
+    for (const name of names ?? []) code.check(name)
     const wanted = [...routes].filter(([handler]) => names === undefined || names.includes(handler.name))
     return new Map(wanted.map(([handler, id]) => [id, handler]))
   }
-
-  const unknownHandler = (handler: string): InstanceType<typeof HandlerNotFound> => {
-    const nearest = nearestName(
-      handler,
-      [...handlers.values()].map(each => each.name),
-    )
-    return new HandlerNotFound({ handler, nearest })
-  }
-
   const workerParts = {
-    ...{ ...dispatchParts, consumers, register: chosen },
-    upkeep: upkeep(dispatchParts, scheduler),
+    ...dispatcherParts,
+    consumers,
+    scheduler,
+    services,
+    register: handlersByRoute,
+    tend: parts.tend,
   }
 
-  const worker = (given: WorkerOptions, seats?: Seats): Worker =>
-    openWorker(workerParts, checkWorker(given), open, seats)
-
-  /** `position`: that of its newest event, as far as is known here. */
-  const flow = (correlationId: string, position?: number): Flow<EventMap> => {
-    checkName('Correlation id', correlationId)
-    const self: Flow<EventMap> = {
-      ...insight.of(correlationId),
-      correlationId,
-      status: async () => (await readStatuses(log, [correlationId]))[0]!,
-      settled: given => settledWatch.settled(correlationId, given, position),
-      cancel: (first?: string | CancelOptions, second?: CancelOptions) =>
-        cancelFlow(parts, correlationId, first, second),
-      async signal(type, data, given = {}) {
-        await publish(parts, type, data, { ...given, correlationId })
-        return self
-      },
-      async waitFor(type, { timeoutMs = 30_000, signal } = {}) {
-        const what = `An event ${type} in workflow ${correlationId}`
-        const limit = deadline(signal, timeoutMs, { what, clock: log.clock })
-        try {
-          const source = tailLog(log, parts.watch, {
-            ...{ after: 'start', correlationId, types: [type], signal: limit.signal },
-          })
-          for await (const event of { [Symbol.asyncIterator]: () => source }) return event as never
-          throw new InvalidOption({ option: 'type', reason: 'the log has ended' })
-        } finally {
-          limit.dispose()
-        }
-      },
-    }
-    return self
-  }
-
-  const workflows: Workflows<EventMap> = {
+  const workflows: Workflows = {
     ...insight.all,
-    on(types: string | readonly string[], given: unknown, run: unknown) {
-      const list = types === '*' ? undefined : typeof types === 'string' ? [types] : types
-      add(defineHandler(list, given as AnyHandlerOptions, run as Run))
-    },
-    join(types: string | readonly string[], given: unknown, run: unknown) {
-      add(defineJoin(types, given as AnyJoinOptions, run as Run))
-    },
-    schedule(name, given, run) {
-      scheduler.add(defineSchedule(name, given, run))
-    },
-    schedules: openSchedules(parts, scheduler, register),
-    undo: (name, given, run) => add(defineUndo(name, given, run as UndoRun<never, never>)),
-    register,
-    registered: () => [...new Set([...handlers.values()].map(handler => handler.name))],
-    worker: (given = {}) => worker(given),
     async publish(type, data, given = {}) {
-      if (given.tx === undefined) await register()
+      if (given.tx === undefined) await sync()
       const { correlationId, position } = await publish(parts, type, data, given)
-      return flow(correlationId, position)
+      return openWorkflow(handleParts, correlationId, position)
     },
-    flow: correlationId => flow(correlationId),
-    resume: executionId => resumeExecution(parts, executionId),
-    deadLetters: openHandlerLetters(log, () => wake.changed()),
-    ...openLanes(log, () => wake.worked()),
-    async prune({ olderThanMs, signal }) {
-      checkWhole('olderThanMs', olderThanMs, 0, Number.MAX_SAFE_INTEGER)
-      return pruneAttempts(log, { olderThanMs, signal })
+    get: correlationId => openWorkflow(handleParts, correlationId),
+    register(...definitions) {
+      for (const definition of definitions) register(definition)
     },
+    sync,
+    handlers: openHandlers(log, hints, code.names),
+    executions: { resume: executionId => resumeExecution(log, hints, executionId) },
+    lanes: openLanes(log, hints),
+    schedules: openSchedules(log, hints, scheduler, sync),
+    deadLetters: openHandlerLetters(log, hints.changed),
+    worker: (given = {}) => openWorker(workerParts, given),
   }
 
   return {
     workflows: workflows as unknown as Workflows<M>,
-    worker,
+    worker: (given, share) => openWorker(workerParts, given, share),
     deadLetterKind: ofHandlers(log),
     async stopAll() {
       insight.close()
-      await Promise.all([...open].map(stop => stop()))
+      await services.close()
     },
   }
 }
@@ -279,4 +203,33 @@ function limitsOf({ maxHops = 50, maxEmitted = 10_000 }: WorkflowOptions): EmitL
   checkWhole('workflows.maxHops', maxHops, 1)
   checkWhole('workflows.maxEmitted', maxEmitted, 1)
   return { maxHops, maxEmitted }
+}
+
+/** The handlers whose code this store has, by name and version. */
+interface Code {
+  add(handler: Handler): void
+  get(name: string, version: number): Handler | undefined
+  all(): Handler[]
+  names(): string[]
+  /** Refuses a name that no handler here has. */
+  check(name: string): void
+}
+
+function openCode(): Code {
+  const handlers = new Map<string, Handler>()
+  const keyOf = (name: string, version: number): string => `${version} ${name}`
+  const names = (): string[] => [...new Set([...handlers.values()].map(({ name }) => name))]
+  return {
+    add(handler) {
+      const key = keyOf(handler.name, handler.version)
+      if (handlers.has(key)) throw new DuplicateHandler({ handler: handler.name, version: handler.version })
+      handlers.set(key, handler)
+    },
+    get: (name, version) => handlers.get(keyOf(name, version)),
+    all: () => [...handlers.values()],
+    names,
+    check(name) {
+      if (!names().includes(name)) throw new HandlerNotFound({ handler: name, nearest: nearestName(name, names()) })
+    },
+  }
 }

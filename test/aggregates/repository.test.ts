@@ -250,7 +250,7 @@ test('an event that cannot be folded is named, and nothing is committed on the p
   await expect(orders.commit(order)).rejects.toMatchObject(failure)
   await expect(orders.handle('order-1', 'pay')).rejects.toMatchObject({
     code: 'fold_failed',
-    reason: 'it gave nothing',
+    reason: 'it returned nothing',
   })
   await store.events.append('order-1', shipped())
   await expect(orders.load('order-1')).rejects.toMatchObject(failure)

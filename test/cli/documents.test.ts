@@ -6,8 +6,8 @@ let shop: Folder
 beforeAll(async () => {
   shop = await openFolder({
     config: `
-      import { defineConfig, index } from 'rillflow'
-      export default defineConfig({ collections: { customers: { indexes: [index('email')] } } })
+      import { defineCollection, defineConfig } from 'rillflow'
+      export default defineConfig({ collections: [defineCollection('customers', { indexes: ['email'] })] })
     `,
   })
   if (onServer) await shop.run('schema sync')
@@ -82,8 +82,8 @@ test('a document that is soft-deleted is hidden until it is restored', async () 
 
 test('RB-80: the index advisor names the index and the table it is for', async () => {
   await shop.shows(['documents', 'index-advisor', 'customers', '--where', '{"age":{"$gte":18}}'], {
-    text: [/^INDEX +TABLE .*\nindex\(\{ path: 'age', as: 'number' \}\) +customers /],
-    json: { table: 'customers', advice: [{ index: "index({ path: 'age', as: 'number' })" }] },
+    text: [/^INDEX +TABLE .*\n\{ path: 'age', as: 'number' \} +customers /],
+    json: { table: 'customers', advice: [{ index: "{ path: 'age', as: 'number' }" }] },
   })
 })
 

@@ -92,7 +92,7 @@ test('events export fails if it cannot write its file, and - is stdout', async (
 
   expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/^error: .*nowhere\/events/) })
   expect(refused.stderr).not.toContain('    at ')
-  expect(piped.stdout.split('\n').map(line => line && JSON.parse(line).position)).toEqual(['1', '2', ''])
+  expect(piped.stdout.split('\n').map(line => line && JSON.parse(line).position)).toEqual([1, 2, ''])
 })
 
 test('events import names the line with the mistake', async () => {

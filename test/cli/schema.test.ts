@@ -6,6 +6,11 @@ import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
 
 let shop: Folder
 
+const declaring = (name: string): string => `
+  import { defineCollection } from 'rillflow'
+  export default { collections: [defineCollection('${name}')] }
+`
+
 beforeAll(async () => {
   shop = await openFolder({ empty: true })
 }, patienceMs)
@@ -31,7 +36,7 @@ test('a folder that is not a store is not changed by a command that reads, and i
     stdout: '',
     stderr: expect.stringContaining('no embedded store in "prices"'),
   })
-  expect(written).toMatchObject({ code: 2, stderr: expect.stringContaining('"data" that is no store of ours') })
+  expect(written).toMatchObject({ code: 2, stderr: expect.stringContaining('"data" that is not a store') })
   expect(await readdir(join(prices, 'data'))).toEqual(['list.csv'])
 })
 
@@ -56,7 +61,7 @@ test(
     })
     await shop.shows('health schema', { text: [/^ok /], json: { isHealthy: true, newer: [] } })
 
-    await writeFile(join(shop.path, 'rillflow.config.mjs'), 'export default { collections: { customers: {} } }')
+    await writeFile(join(shop.path, 'rillflow.config.mjs'), declaring('customers'))
     const lacking = await shop.run('schema check')
     expect(lacking).toMatchObject({
       code: 3,

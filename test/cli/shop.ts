@@ -166,14 +166,13 @@ function literal(text: string): RegExp {
 /** The configuration of a shop that has a bit of everything. */
 export const shopConfig = `
 import {
-  aggregate, deadLetter, defineConfig, documentProjection, emit, index, projection, table, upcaster,
+  deadLetter, defineAggregate, defineCollection, defineConfig, defineDocumentProjection, defineProjection, emit, upcaster,
 } from 'rillflow'
 
-const totals = projection('order-totals', {
-  tables: [table('order_totals', {
-    columns: { stream: 'text', total: { type: 'numeric', default: 0 } },
-    primaryKey: ['stream'],
-  })],
+const totals = defineProjection('order-totals', {
+  tables: {
+    order_totals: { columns: { stream: 'text', total: { type: 'numeric', default: 0 } }, primaryKey: ['stream'] },
+  },
   policy: deadLetter({ retries: 0 }),
   on: {
     OrderPlaced(event, ctx) {
@@ -186,23 +185,25 @@ const totals = projection('order-totals', {
   },
 })
 
-const orders = documentProjection('orders', {
+const orders = defineDocumentProjection('orders', {
   initial: () => ({ total: 0 }),
-  on: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
+  evolve: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
 })
 
-const order = aggregate('order', {
+const order = defineAggregate('order', {
   initial: () => ({ total: 0 }),
   evolve: (state, event) => ({ total: state.total + (event.data.total ?? 0) }),
-  decide: () => [],
+  snapshots: { every: 3, lifecycle: 'async' },
 })
+
+const customers = defineCollection('customers', { indexes: ['email'] })
 
 export default defineConfig({
   // On a busy machine every statement is slow and would be logged.
   slowStatementMs: 60_000,
   projections: [totals, orders],
-  collections: { customers: { indexes: [index('email')] } },
-  snapshotters: [{ aggregate: order, threshold: 3 }],
+  collections: [customers],
+  aggregates: [order],
   subscriptions: { mailer: { types: ['OrderShipped'], onEvent: event => console.log('mail for', event.stream) } },
   upcasters: [
     upcaster('OrderCreated', { from: 1, to: 1, toType: 'OrderOpened' }, data => data),

@@ -15,14 +15,14 @@ const patient = { timeout: patienceMs }
 beforeAll(async () => {
   tenanted = await openFolder({
     config: `
-      import { defineConfig, documentProjection, emit } from 'rillflow'
+      import { defineConfig, defineDocumentProjection, emit } from 'rillflow'
       export default defineConfig({
         tenancy: 'schema',
         slowStatementMs: 60_000,
         tenantPrefix: '${prefix}',
-        projections: [documentProjection('totals', {
+        projections: [defineDocumentProjection('totals', {
           initial: () => ({ total: 0 }),
-          on: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
+          evolve: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
         })],
         register(store) {
           store.workflows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', {}))
@@ -108,8 +108,8 @@ test('checks visit all tenants', patient, async () => {
   await tenanted.shows('health schema --all-tenants', {
     text: [/^ok +Schema \w+_acme .*\nok +Schema \w+_globex /],
     json: [
-      { tenant: 'acme', ok: true },
-      { tenant: 'globex', ok: true },
+      { tenant: 'acme', isHealthy: true },
+      { tenant: 'globex', isHealthy: true },
     ],
   })
   const examined = await tenanted.run('doctor --all-tenants')
@@ -122,8 +122,8 @@ test('checks visit all tenants', patient, async () => {
 
   expect(drifted.code).toBe(3)
   expect(JSON.parse(drifted.stdout)).toMatchObject([
-    { tenant: 'acme', ok: true },
-    { tenant: 'globex', ok: false },
+    { tenant: 'acme', isHealthy: true },
+    { tenant: 'globex', isHealthy: false },
   ])
   await database.transaction(tx => tx.query(`drop schema "${prefix}globex" cascade`).then(() => undefined))
   expect(await tenanted.run('tenants ensure globex')).toMatchObject({ code: 0 })
@@ -230,5 +230,5 @@ test('a tenant is moved to another server of the directory', patient, async () =
     ...{ code: 0, stdout: expect.stringMatching(/^Moved tenant umbrella to server eu-2: .* writes paused for \d/) },
   })
   expect(JSON.parse(there.stdout)).toMatchObject({ tenant: 'umbrella', server: 'eu-2', state: 'active' })
-  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('There is no server "us-1"') })
+  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('The directory has no server "us-1"') })
 })

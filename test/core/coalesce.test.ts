@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { describe, expect, test } from 'vitest'
+import { type Deferred, deferred } from '../../src/core/abort.ts'
 import { type CoalesceOptions, coalesce } from '../../src/core/coalesce.ts'
-import { type Deferred, deferred } from '../../src/core/lifecycle.ts'
 import { manualClock } from './manual-clock.ts'
 
 const plenty = { count: 100, bytes: 1_000 }

@@ -2,8 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { RillflowError } from '../../src/core/errors.ts'
 import { InvalidEvent } from '../../src/core/errors.ts'
-import { canonicalJson, encodeJson } from '../../src/core/json.ts'
-import { findFault } from '../../src/core/json-fault.ts'
+import { canonicalJson, encodeJson, findFault } from '../../src/core/json.ts'
 
 const options = { what: 'OrderPlaced', root: 'data', maxBytes: 1024 * 1024 }
 const encode = (value: unknown) => encodeJson(value, options)
@@ -167,7 +166,7 @@ describe('values that JSON cannot hold are refused with their path', () => {
 
   test('the message is a sentence with event, place and reason', () => {
     expect(refusal({ items: [{ price: Number.NaN }] }).message).toBe(
-      'Event OrderPlaced: data.items[0].price is NaN, which JSON cannot hold. Nothing was sent.',
+      'Event OrderPlaced is not valid: data.items[0].price is NaN, which JSON cannot hold. Nothing was sent.',
     )
   })
 })

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { describe, expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { type Loop, type LoopOptions, openLoop } from '../../src/core/loop.ts'
 import { manualClock } from './manual-clock.ts'
 

@@ -13,7 +13,7 @@ test.each<[NameKind, unknown, string]>([
   ['Event type', 'a'.repeat(256), `Event type "${'a'.repeat(80)}" is longer than 255 bytes.`],
   ['Alias', 'ä'.repeat(128), `Alias "${'ä'.repeat(80)}" is longer than 255 bytes.`],
   ['Idempotency key', 'order\0', 'Idempotency key "order\\u0000" contains a NUL character.'],
-  ['User id', 'ada\ud83d', 'User id "ada\\ud83d" contains a lone surrogate, half of a character.'],
+  ['User id', 'ada\ud83d', 'User id "ada\\ud83d" contains half of a character (an unpaired surrogate).'],
   ['Correlation id', 42, 'Correlation id "42" is not a string but a number.'],
   ['Causation id', { id: 1 }, 'Causation id "" is not a string but an object.'],
   ['Stream', undefined, 'Stream "undefined" is not a string but undefined.'],

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred, onAbort } from '../../src/core/lifecycle.ts'
+import { deferred, onAbort } from '../../src/core/abort.ts'
 import { openServices, type ServiceDefinition } from '../../src/core/service.ts'
 import { manualClock } from './manual-clock.ts'
 

@@ -1,6 +1,6 @@
 /** The reference of errors is generated from their declarations. */
 import { expect, test } from 'vitest'
-import * as rillflow from '../../src/index.ts'
+import * as errors from '../../src/errors.ts'
 import { expectFile } from '../schema/generated-file.ts'
 import { errorReference } from './error-reference.ts'
 
@@ -11,7 +11,7 @@ test('docs/reference/errors.md is generated from the errors', async () => {
 test('every exported error is in the reference, with a message that names its subject', async () => {
   const reference = await errorReference()
 
-  const kinds = Object.entries(rillflow).filter(([, value]) => typeof value === 'function' && 'code' in value)
+  const kinds = Object.entries(errors).filter(([, value]) => typeof value === 'function' && 'code' in value)
   const missing = kinds.map(([name]) => name).filter(name => !reference.includes(`\n\`${name}\``))
 
   expect(kinds.length).toBeGreaterThan(100)

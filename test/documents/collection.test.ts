@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { identifier } from '../../src/database/sql.ts'
-import { baseOf } from '../../src/documents/collection.ts'
+import { collectionOf } from '../../src/documents/collection.ts'
 import { connect, onServer, openShop, outcome } from '../support/shop.ts'
 import { ada, bob, type Customer, openCustomers } from './customers.ts'
 
@@ -282,5 +282,5 @@ test('two stores in two schemas keep their collections apart', async () => {
   await here.customers.put('ada', ada)
 
   expect(await there.customers.get('ada')).toBeUndefined()
-  expect(baseOf(here.customers)?.table.quoted).toBe(identifier(here.schema, 'customers').quoted)
+  expect(collectionOf(here.customers)?.table.quoted).toBe(identifier(here.schema, 'customers').quoted)
 })

@@ -185,6 +185,6 @@ test('the message of a refusal says what is wrong, where, and that nothing was s
   const { error } = await outcome(store.events.append('order-1', { type: 'OrderPlaced', data: { total: Number.NaN } }))
 
   expect((error as Error).message).toBe(
-    'Event OrderPlaced: data.total is NaN, which JSON cannot hold. Nothing was sent.',
+    'Event OrderPlaced is not valid: data.total is NaN, which JSON cannot hold. Nothing was sent.',
   )
 })

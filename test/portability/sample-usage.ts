@@ -4,11 +4,13 @@ import type { Documents } from '../../src/documents/documents.ts'
 import { gt } from '../../src/documents/query/condition.ts'
 import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import type { Store } from '../../src/store.ts'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
+import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 import type { Customer } from '../documents/customers.ts'
 import { paid, placed, type ShopMap, shipped, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { fanOut, items, settled, workflowsOf } from '../workflows/order-checks.ts'
+import { checkEvents, fanOut, items, settled, workflowsOf } from '../workflows/order-checks.ts'
 
 const totals = defineTableProjection('customer-totals', {
   events: shopEvents,
@@ -73,11 +75,21 @@ async function useWorkflows(store: Store<ShopMap>): Promise<void> {
   const flows = workflowsOf(store)
   let runs = 0
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check' }, event => emit('OrderChecked', event.data))
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events =>
-    emit('OrderCleared', { items: events.map(event => event.data.item) }),
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: (event, { emit }) => emit('OrderChecked', event.data),
+    }),
   )
-  flows.schedule('restock', { everyMs: 20 }, () => void runs++)
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: (events, { emit }) => emit('OrderCleared', { items: events.map(event => event.data.item) }),
+    }),
+  )
+  flows.register(defineSchedule('restock', { everyMs: 20, run: () => void runs++ }))
   await using worker = flows.worker()
   await worker.start()
   await settled(await flows.publish('OrderPlaced', { items }))

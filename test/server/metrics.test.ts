@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { fakeClock } from '../../src/testing/fakes.ts'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { quick } from '../support/consumer-parts.ts'
 import { openDatabase } from '../support/engines.ts'
 import { type Metrics, parseMetrics } from '../support/parse-metrics.ts'
@@ -143,16 +143,24 @@ test('workflows show the queue, its waiting time, the running time, and failures
   const flows = shop.store.workflows
   const scrape = await scraped(shop)
   let runs = 0
-  flows.on('OrderPlaced', { name: 'charge', retries: 1, backoff: { baseMs: 1 } }, async () => {
-    if (++runs === 1) throw new Error('not yet')
-    return emit('OrderPaid', { method: 'card' })
-  })
+  flows.register(
+    defineHandler('charge', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: async (_, { emit }) => {
+        if (++runs === 1) throw new Error('not yet')
+        return emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
   const worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 60_000 })
+  await flow.waitUntilSettled({ timeoutMs: 60_000 })
   const done = await scrape()
-  await flows.pauseHandler('charge')
+  await flows.handlers.pause('charge')
   await flows.publish('OrderPlaced', { total: 2 })
 
   const state = { handler: 'charge', state: 'ready' }

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { defineCollection } from '../../src/documents/collection.ts'
 import { listeningDatabase, Order } from '../aggregates/orders.ts'
 import { ada, bob, type Customer } from '../documents/customers.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
@@ -155,4 +156,19 @@ test('RB-45: a failed save drops nothing: saved again, everything is stored', as
 
   expect(session.staged).toEqual({ documents: 1, events: 2 })
   expect(await store.streams.describe('order-2')).toBeUndefined()
+})
+
+test('a session takes a collection by its definition, as the store does', async () => {
+  const { store } = await openShop()
+  const definition = defineCollection<Customer>('customers')
+  const session = store.session()
+  session.documents(definition).insert('ada', ada)
+  session.documents(store.documents(definition)).insert('bob', { email: 'bob@x' })
+
+  await session.save()
+
+  expect((await store.session().load(definition, 'ada'))?.data).toEqual(ada)
+  expect(await store.documents(definition).count()).toBe(2)
+  const elsewhere = (await openShop()).store.documents(definition)
+  expect(() => session.documents(elsewhere)).toThrow(/belongs to another store/)
 })

@@ -24,7 +24,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ['server'],
   ['store.ts'],
   ['config.ts'],
-  ['errors.ts'],
+  ['errors.ts', 'query.ts', 'patch.ts'],
   ['index.ts'],
   ['cli'],
   ['testing'],

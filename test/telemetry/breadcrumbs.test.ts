@@ -2,7 +2,8 @@ import { channel } from 'node:diagnostics_channel'
 import { expect, test } from 'vitest'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { channels } from '../../src/telemetry/telemetry.ts'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 import { parseSequence } from '../support/parse-sequence-diagram.ts'
 import { openShop, outcome, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -49,22 +50,28 @@ test('effects are traced while it runs: projections, handlers and their emitted 
   await store.projections.register(
     defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }),
   )
-  flows.on('OrderPlaced', { name: 'charge' }, async () => {
-    await store.events.append('ledger-1', { type: 'OrderShipped', data: { parcel: 'p' } })
-    return emit('OrderPaid', { method: 'card' })
-  })
-  flows.on('OrderPaid', { name: 'ship' }, async () => {})
+  flows.register(
+    defineHandler('charge', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, { emit }) => {
+        await store.events.append('ledger-1', { type: 'OrderShipped', data: { parcel: 'p' } })
+        return emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
+  flows.register(defineHandler('ship', { on: 'OrderPaid', run: async () => {} }))
   await using worker = flows.worker()
   await worker.start()
 
   const traced = store.trace(async () => {
     const flow = await flows.publish('OrderPlaced', { total: 1 })
-    await flow.settled({ timeoutMs: 60_000 })
+    await flow.waitUntilSettled({ timeoutMs: 60_000 })
     await store.projections.runUntilIdle()
     return flow.correlationId
   })
   const other = await flows.publish('OrderPlaced', { total: 2 })
-  await other.settled({ timeoutMs: 60_000 })
+  await other.waitUntilSettled({ timeoutMs: 60_000 })
   const { value: id, crumbs, mermaid } = await traced
 
   const stream = crumbs[0]!.name
@@ -151,7 +158,13 @@ test('a request that fails rejects as usual, and afterwards there is no listener
 
 test('a schedule run by a worker that the request started is traced with its emitted events, and so is a loop over its events', async () => {
   const { store } = await openShop()
-  store.workflows.schedule('nightly', { everyMs: 86_400_000 }, () => emit('OrderPlaced', { total: 1 }))
+  store.workflows.register(
+    defineSchedule('nightly', {
+      events: shopEvents,
+      everyMs: 86_400_000,
+      run: ({ emit }) => emit('OrderPlaced', { total: 1 }),
+    }),
+  )
 
   const { crumbs, mermaid } = await store.trace(async () => {
     await using worker = store.workflows.worker()

@@ -10,7 +10,8 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { connectOpenTelemetry } from '../../src/integrations/otel.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 import { openShop, outcome, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -65,16 +66,27 @@ test('the trace goes from the append through projection and handler to the emitt
   await store.projections.register(
     defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }),
   )
-  flows.on('OrderPlaced', { name: 'charge' }, () => emit('OrderPaid', { method: 'card' }))
+  flows.register(
+    defineHandler('charge', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
   let active: string | undefined
-  flows.on('OrderPaid', { name: 'ship' }, async () => {
-    active = trace.getActiveSpan()?.spanContext().spanId
-  })
+  flows.register(
+    defineHandler('ship', {
+      on: 'OrderPaid',
+      run: async () => {
+        active = trace.getActiveSpan()?.spanContext().spanId
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const { value: flow, traceId } = await inRequest(() => flows.publish('OrderPlaced', { total: 1 }))
-  await flow.settled({ timeoutMs: 60_000 })
+  await flow.waitUntilSettled({ timeoutMs: 60_000 })
   await store.projections.runUntilIdle()
   await waitUntil(() => spansOf('workflows.run ship').length > 0)
 
@@ -131,9 +143,15 @@ test('an inline projection is part of its append; a session passes its context o
 
 test('failures are marked as failed: a refused append, a handler that throws, a subscriber that throws', async () => {
   const { store, spansOf } = await openTraced()
-  store.workflows.on('OrderPlaced', { name: 'charge' }, () => {
-    throw new Error('declined')
-  })
+  store.workflows.register(
+    defineHandler('charge', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        throw new Error('declined')
+      },
+    }),
+  )
   await using worker = store.workflows.worker()
   await worker.start()
   await using subscription = store.subscribe('mailer', {
@@ -178,11 +196,17 @@ test('a run of a schedule begins a new trace, and its events carry it on', async
   const { store, spansOf, inRequest } = await openTraced()
   const flows = store.workflows
   let isOpen = true
-  flows.schedule('nightly', { everyMs: 86_400_000 }, () => {
-    if (!isOpen) throw new Error('no till')
-    return emit('OrderPlaced', { total: 1 })
-  })
-  flows.on('OrderPlaced', { name: 'charge' }, () => {})
+  flows.register(
+    defineSchedule('nightly', {
+      events: shopEvents,
+      everyMs: 86_400_000,
+      run: ({ emit }) => {
+        if (!isOpen) throw new Error('no till')
+        return emit('OrderPlaced', { total: 1 })
+      },
+    }),
+  )
+  flows.register(defineHandler('charge', { on: 'OrderPlaced', run: () => {} }))
   await using worker = flows.worker()
   const { traceId } = await inRequest(() => worker.start())
 
@@ -233,7 +257,13 @@ test('a retried dead letter continues the trace of its event', async () => {
 
 test('without a bridge the context of an event is still passed on to emitted events', async () => {
   const { store } = await openShop()
-  store.workflows.on('OrderPlaced', { name: 'charge' }, () => emit('OrderPaid', { method: 'card' }))
+  store.workflows.register(
+    defineHandler('charge', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
   await using worker = store.workflows.worker()
   await worker.start()
   const headers = { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', tracestate: 'shop=1' }

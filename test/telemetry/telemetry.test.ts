@@ -1,9 +1,9 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { expect, onTestFinished, test } from 'vitest'
 import { channels } from '../../src/telemetry/telemetry.ts'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { freshSchema } from '../support/engines.ts'
-import { openShop, outcome, paid, placed } from '../support/shop.ts'
+import { openShop, outcome, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** Messages published about one schema while the test runs. */
@@ -100,12 +100,18 @@ test('every channel begins with the name of the library, and is unique', () => {
 test('events are counted for every writer, also handlers, but not those of a transaction that is rolled back', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 60_000 })
+  await flow.waitUntilSettled({ timeoutMs: 60_000 })
   // Others may see a commit before this process has its answer.
   await waitUntil(() => store.metrics().events_appended_total === 2)
   await store.transaction(tx => store.events.append('order-1', [paid, paid], { tx }))

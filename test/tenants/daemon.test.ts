@@ -5,9 +5,10 @@ import { identifier, type Statement } from '../../src/database/sql.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fakes.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { orders } from '../aggregates/orders.ts'
 import { openDatabase } from '../support/engines.ts'
-import { placed, type ShopMap } from '../support/shop.ts'
+import { placed, type ShopMap, shopEvents } from '../support/shop.ts'
 import { openTenantStore, prefixOf } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -20,7 +21,9 @@ function watching(): { seen: string[]; register: (store: Store<ShopMap>) => void
     const reported = (what: string) => (event: { stream: string }) =>
       void seen.push(`${store.schema.name.split('_').at(-1)} ${what} ${event.stream}`)
     void store.projections.register(defineProjection('orders', { on: { OrderPlaced: reported('projected') } }))
-    store.workflows.on('OrderPlaced', { name: 'greet' }, reported('handled'))
+    store.workflows.register(
+      defineHandler('greet', { events: shopEvents, on: 'OrderPlaced', run: reported('handled') }),
+    )
   }
   return {
     seen,
@@ -80,11 +83,11 @@ test('a tenant without work sleeps, and is woken by events: here, in another pro
   await other.tenant('acme').events.append('order-1', placed())
   await waitUntil(() => of('acme').includes('projected order-1') && of('acme').includes('handled order-1'))
   await waitUntil(() => daemon.awake().length === 0)
-  store.tenant('acme').workflows.on('OrderPaid', { name: 'later', delayMs: 400 }, () => {})
-  await store.tenant('acme').workflows.register()
+  store.tenant('acme').workflows.register(defineHandler('later', { on: 'OrderPaid', delayMs: 400, run: () => {} }))
+  await store.tenant('acme').workflows.sync()
   const flow = await store.tenant('acme').workflows.publish('OrderPaid', { method: 'card' })
 
-  expect((await flow.settled({ timeoutMs: 60_000 })).state).toBe('settled')
+  expect((await flow.waitUntilSettled({ timeoutMs: 60_000 })).state).toBe('settled')
 })
 
 test('retention also applies to a tenant that sleeps', async () => {

@@ -1,13 +1,14 @@
 /** Tenants on two servers, with a directory on the first of them. */
 
 import { expect, onTestFinished, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
 import { readOccupant } from '../../src/transfer/move/moved-marker.ts'
-import { complete, emit } from '../../src/workflows/emit.ts'
+import { complete } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { startProxy } from '../chaos/tcp-proxy.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { startServer } from '../support/postgres-server.ts'
@@ -85,7 +86,13 @@ test('a tenant is moved under writes, projections and handlers without loss or d
         on: { OrderPlaced: event => void seen.push(event.data.total) },
       }),
     )
-    own.workflows.on('OrderPlaced', { name: 'greet' }, event => void handled.push(event.data.total))
+    own.workflows.register(
+      defineHandler('greet', {
+        events: shopEvents,
+        on: 'OrderPlaced',
+        run: event => void handled.push(event.data.total),
+      }),
+    )
   }
   const { store, another } = await openCountry({ register })
   await store.tenants.ensure('acme', { server: 'eu-1' })
@@ -145,19 +152,36 @@ test.each(['while', 'after'] as const)(
         runs.push(name)
         await goOn.promise
       }
-      flows.on('OrderPlaced', { name: 'emitting' }, async () => {
-        await work('emitting')
-        return emit('OrderPaid', { method: 'card' })
-      })
-      flows.on('OrderPlaced', { name: 'writing' }, async () => {
-        await work('writing')
-        return complete(tx => tx.query(insert, ['writing']))
-      })
-      flows.on('OrderPlaced', { name: 'stepping' }, async (_event, ctx) => {
-        await work('stepping')
-        await ctx.tx('book', tx => tx.query(insert, ['stepping']).then(() => 1))
-      })
-      flows.on('OrderPaid', { name: 'later' }, () => void runs.push('later'))
+      flows.register(
+        defineHandler('emitting', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          run: async (_, { emit }) => {
+            await work('emitting')
+            return emit('OrderPaid', { method: 'card' })
+          },
+        }),
+      )
+      flows.register(
+        defineHandler('writing', {
+          on: 'OrderPlaced',
+          run: async () => {
+            await work('writing')
+            return complete(tx => tx.query(insert, ['writing']))
+          },
+        }),
+      )
+      flows.register(
+        defineHandler('stepping', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          run: async (_event, ctx) => {
+            await work('stepping')
+            await ctx.tx('book', tx => tx.query(insert, ['stepping']).then(() => 1))
+          },
+        }),
+      )
+      flows.register(defineHandler('later', { on: 'OrderPaid', run: () => void runs.push('later') }))
     }
     const { store, another } = await openCountry({ register })
     await store.tenants.ensure('acme', { server: 'eu-1' })
@@ -171,11 +195,11 @@ test.each(['while', 'after'] as const)(
 
     await store.tenants.move('acme', { server: 'eu-2' }, when === 'while' ? { onProgress: () => goOn.resolve() } : {})
     goOn.resolve()
-    const status = await flow.settled({ timeoutMs: 60_000 })
+    const status = await flow.waitUntilSettled({ timeoutMs: 60_000 })
 
     expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
     expect(new Set(runs)).toEqual(new Set(['emitting', 'later', 'stepping', 'writing']))
-    const { attempts } = await acme.workflows.attempts({ correlationId: flow.correlationId })
+    const { items: attempts } = await acme.workflows.attempts({ correlationId: flow.correlationId })
     expect(new Set(attempts.map(({ attempt }) => attempt))).toEqual(new Set([1]))
     const types = (await acme.events.readAll().toArray()).map(({ type }) => type)
     expect(types.sort()).toEqual(['OrderPaid', 'OrderPlaced'])

@@ -1,4 +1,5 @@
 /** Documents, as they are typed: what compiles here must, and what is marked as an error must not. */
+import { type Collection, defineCollection } from '../../src/documents/collection.ts'
 import type { Documents } from '../../src/documents/documents.ts'
 import { append, increment, insert, remove, rename, set, unset } from '../../src/documents/patch/patch.ts'
 import type { OpenDocuments } from '../../src/projections/read.ts'
@@ -67,4 +68,23 @@ export async function patchesAreTyped(): Promise<void> {
   const anything = documents('anything')
   await anything.put('1', { what: 'ever' })
   await anything.patch('1', { 'a.b[0].c': 1, d: append(1, 2) })
+}
+
+export function collectionsAreDefined(): void {
+  const named: Collection<Customer> = defineCollection<Customer>('customers', {
+    indexes: [
+      'email',
+      { path: 'profile.address', method: 'gin' },
+      { paths: ['tier', { path: 'visits', as: 'number' }] },
+    ],
+    columns: ['email', { path: 'visits', as: 'number' }],
+    search: ['profile.name'],
+  })
+  const opened: Documents<Customer> = documents(named)
+  const list: readonly Collection[] = [named, defineCollection('anything', { indexes: ['whatever.there.is'] })]
+  // @ts-expect-error there is no such field
+  defineCollection<Customer>('customers', { indexes: [{ path: 'emial', unique: true }] })
+  // @ts-expect-error an index on several fields has its order in paths
+  defineCollection<Customer>('customers', { indexes: [{ path: ['email', 'tier'] }] })
+  void [opened, list]
 }

@@ -5,7 +5,9 @@
 import { defineEvents } from '../../src/events/definition.ts'
 import { openStore } from '../../src/store.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { JoinInfo, JoinPolicy } from '../../src/workflows/joins/join.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
 const same = <A, B>(_: Equal<A, B>): void => {}
@@ -16,66 +18,123 @@ type ShopEvent =
   | { type: 'OrderRefused'; data: { why: string } }
   | { type: 'OrderCleared'; data: { count: number } }
 
-const { workflows: flows } = await openStore({ events: defineEvents<ShopEvent>() })
-const { workflows: untyped } = await openStore()
+const events = defineEvents<ShopEvent>()
+const store = await openStore({ events })
+const { workflows: flows } = store
+const run = (): void => {}
 
 // ── The events of a join are those of its types ─────────────────────────────────────────────────────────────────────
 
-flows.join('OrderChecked', { name: 'clear', of: 'batch', timeoutMs: 60_000, policy: 'all' }, async (events, ctx) => {
-  same<(typeof events)[number]['type'], 'OrderChecked'>(true)
-  same<(typeof events)[number]['data'], { item: string }>(true)
-  same<typeof ctx.join, JoinInfo>(true)
-  same<typeof ctx.join.failed, readonly number[]>(true)
-  same<typeof ctx.attempt, number>(true)
-  return emit('OrderCleared', { count: events.length })
+const clear = defineJoin('clear', {
+  events,
+  on: 'OrderChecked',
+  joinTimeoutMs: 60_000,
+  policy: 'all',
+  run: async (checked, ctx) => {
+    same<(typeof checked)[number]['type'], 'OrderChecked'>(true)
+    same<(typeof checked)[number]['data'], { item: string }>(true)
+    same<typeof ctx.join, JoinInfo>(true)
+    same<typeof ctx.join.failed, readonly number[]>(true)
+    same<typeof ctx.attempt, number>(true)
+    return ctx.emit('OrderCleared', { count: checked.length })
+  },
 })
 
-flows.join(['OrderChecked', 'OrderRefused'], { name: 'answered', of: 'batch', policy: { quorum: 2 } }, events => {
-  for (const event of events) if (event.type === 'OrderRefused') same<typeof event.data, { why: string }>(true)
+defineJoin('answered', {
+  events,
+  on: ['OrderChecked', 'OrderRefused'],
+  policy: { quorum: 2 },
+  run(answers) {
+    for (const event of answers) if (event.type === 'OrderRefused') same<typeof event.data, { why: string }>(true)
+  },
 })
 
-untyped.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
-  same<(typeof events)[number]['data'], unknown>(true)
+const untyped = defineJoin('clear', {
+  on: 'OrderChecked',
+  run(checked) {
+    same<(typeof checked)[number]['data'], unknown>(true)
+    same<(typeof checked)[number]['type'], string>(true)
+  },
 })
 
 // @ts-expect-error: there is no such type of event
-flows.join('OrderLost', { name: 'lost', of: 'batch' }, () => {})
+defineJoin('lost', { events, on: 'OrderLost', run })
+
+// @ts-expect-error: a join names the types it waits for
+defineJoin('all', { events, on: '*', run })
 
 // ── What it may emit is checked, too ────────────────────────────────────────────────────────────────────────────────
 
-flows.join('OrderChecked', { name: 'again', of: 'batch', emits: ['OrderCleared'] }, () => [
-  emit('OrderCleared', { count: 1 }),
-  batch([emit('OrderCleared', { count: 2 })], { join: 'clear' }),
-])
+defineJoin('again', {
+  events,
+  on: 'OrderChecked',
+  emits: ['OrderCleared'],
+  run: (_, { emit }) => [
+    emit('OrderCleared', { count: 1 }),
+    batch([emit('OrderCleared', { count: 2 })], { join: clear }),
+  ],
+})
 
 const refusal = emit('OrderRefused', { why: 'no' })
 
-// @ts-expect-error: it emits what it does not declare
-flows.join('OrderChecked', { name: 'refuse', of: 'batch', emits: ['OrderCleared'] }, () => refusal)
+// @ts-expect-error: it emits a type that it does not declare
+defineJoin('refuse', { events, on: 'OrderChecked', emits: ['OrderCleared'], run: () => refusal })
 
 // @ts-expect-error: nor may any other handler
-flows.on('OrderPlaced', { name: 'place', emits: ['OrderCleared'] }, () => refusal)
+defineHandler('place', { events, on: 'OrderPlaced', emits: ['OrderCleared'], run: () => refusal })
 
-// @ts-expect-error: that is no data of OrderCleared
-flows.join('OrderChecked', { name: 'count', of: 'batch' }, () => emit('OrderCleared', { count: 'many' }))
+// @ts-expect-error: a type that it does not declare, at the word
+defineHandler('place', { events, on: 'OrderPlaced', emits: ['OrderCleared'], run: (_, { emit }) => emit('OrderRefused', { why: '' }) }) // biome-ignore format: one line
+
+// @ts-expect-error: OrderCleared has other data
+defineJoin('count', { events, on: 'OrderChecked', run: (_, { emit }) => emit('OrderCleared', { count: 'many' }) })
 
 // ── Options ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const policies: JoinPolicy[] = ['all', 'all-settled', 'first', { quorum: 3 }]
+const policies: JoinPolicy[] = ['all', 'allSettled', 'first', { quorum: 3 }]
 for (const policy of policies)
-  flows.join('OrderChecked', { name: 'p', of: 'batch', policy, onTimeout: 'partial', attemptTimeoutMs: 1000 }, () => {})
+  defineJoin('p', { events, on: 'OrderChecked', policy, onJoinTimeout: 'partial', timeoutMs: 1000, run })
 
-// @ts-expect-error: a join says what it joins
-flows.join('OrderChecked', { name: 'clear' }, () => {})
+// @ts-expect-error: a join has types
+defineJoin('clear', { events, run })
 
 // @ts-expect-error: no such policy
-flows.join('OrderChecked', { name: 'clear', of: 'batch', policy: 'most' }, () => {})
+defineJoin('clear', { events, on: 'OrderChecked', policy: 'most', run })
 
 // @ts-expect-error: a join is not ordered: there is one of it in a batch
-flows.join('OrderChecked', { name: 'clear', of: 'batch', ordered: true }, () => {})
+defineJoin('clear', { events, on: 'OrderChecked', ordered: true, run })
 
 // @ts-expect-error: its limit is a number
-flows.join('OrderChecked', { name: 'clear', of: 'batch', concurrency: { perKey: 1, key: () => 'a' } }, () => {})
+defineJoin('clear', { events, on: 'OrderChecked', concurrency: { perKey: 1, key: () => 'a' }, run })
+
+// @ts-expect-error: a misspelt option
+defineHandler('place', { events, on: 'OrderPlaced', retrys: 1, run })
+
+// @ts-expect-error: a misspelt type of event
+defineHandler('place', { events, on: 'OrderPlacd', run })
+
+// ── A handler decides about its failures ────────────────────────────────────────────────────────────────────────────
+
+defineHandler('place', {
+  events,
+  on: 'OrderPlaced',
+  ordered: event => event.data.items[0] ?? '',
+  onFailure: ({ event, attempts }) => (attempts < 3 && event?.data.items.length === 1 ? 'retry' : 'park'),
+  onDeadLetter: ({ reason, event }, ctx) => ctx.emit('OrderRefused', { why: `${reason} of ${event.data.items}` }),
+  run,
+})
+
+// @ts-expect-error: no such end
+defineHandler('place', { events, on: 'OrderPlaced', onFailure: 'ignore', run })
+
+// ── A store takes the definitions whose events it has ───────────────────────────────────────────────────────────────
+
+await store.register(clear, untyped)
+flows.register(clear)
+
+const others = await openStore({ events: defineEvents<{ type: 'ParcelSent'; data: null }>() })
+// @ts-expect-error: a store of other events
+await others.register(clear)
 
 // ── A place in a batch for what is published ────────────────────────────────────────────────────────────────────────
 

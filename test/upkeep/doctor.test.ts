@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { failFast } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import type { DoctorOptions, Finding } from '../../src/upkeep/doctor/doctor.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -174,12 +175,18 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
 test('open dead letters, executions without code and dead workers are found', async () => {
   const shop = await openShop()
   const { store, query } = shop
-  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {
-    throw new Error('no money')
-  })
+  store.workflows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        throw new Error('no money')
+      },
+    }),
+  )
   await using worker = store.workflows.worker()
   await worker.start()
-  await (await store.workflows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 60_000 })
+  await (await store.workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled({ timeoutMs: 60_000 })
   await worker.stop()
   await query(`insert into ~workflow_executions (id, position, rank, route, state, correlation_id, worker)
     select gen_random_uuid(), 1, 1, id, 'running', 'flow-1', 'gone' from ~workflow_routes`)

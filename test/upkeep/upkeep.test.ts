@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { fakeClock } from '../../src/testing/fakes.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { onServer, openShop, placed, type Shop, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -91,10 +92,10 @@ test('replaced versions of documents are deleted after some time; every moment s
 
 test('the activity of workflows is deleted after attemptsMs', async () => {
   const { store, query } = await openShop({ retention: { attemptsMs: day } })
-  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
+  store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   await using worker = store.workflows.worker()
   await worker.start()
-  await (await store.workflows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 60_000 })
+  await (await store.workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled({ timeoutMs: 60_000 })
   await query(`update ~workflow_activity set at = now() - interval '2 days'`)
   await query(`update ~workflows set updated_at = now() - interval '2 days'`)
 
@@ -237,7 +238,13 @@ test('events that a workflow or a handler that catches up still needs are kept',
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   const { store, query } = shop
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'wait' }, async (_event, ctx) => void (await ctx.sleep('long', 60_000)))
+  flows.register(
+    defineHandler('wait', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => void (await ctx.sleep('long', 60_000)),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'flow-1', stream: 'order-1' })
@@ -250,7 +257,7 @@ test('events that a workflow or a handler that catches up still needs are kept',
   expect((await store.upkeep()).archivedStreams).toBe(0)
 
   await worker.stop()
-  await flows.flow('flow-1').cancel()
+  await flows.get('flow-1').cancel()
   await query(`update ~workflow_routes set backfill_position = 0`)
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 0, slowest: { name: 'handler wait', position: 0 } })
   await query(`update ~workflow_routes set backfill_position = null`)
@@ -318,7 +325,7 @@ test.each(['daemon', 'worker'] as const)(
   async who => {
     const clock = fakeClock()
     const { store, query } = await openShop({ clock, retention: { idempotencyKeysMs: 0 } })
-    store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
+    store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
     const runs = who === 'daemon' ? store.daemon() : store.workflows.worker()
     const keys = async (): Promise<number> => (await query('select * from ~idempotency_keys')).length
     await runs.start()

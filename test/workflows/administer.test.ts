@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { HandlerDescription } from '../../src/workflows/insight/handlers.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
-import { openShop, outcome } from '../support/shop.ts'
+import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function handlerOf(flows: Pick<Workflows, 'handlers'>, name: string, version = 1): Promise<HandlerDescription> {
-  const found = (await flows.handlers()).find(each => each.handler === name && each.version === version)
+  const found = (await flows.handlers.list()).items.find(each => each.handler === name && each.version === version)
   return found!
 }
 
@@ -16,19 +16,21 @@ test('a paused handler gets events that queue, and continues when it is resumed,
   const { store, sibling } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, event => void seen.push(event.data.total))
-  flows.on('OrderPlaced', { name: 'weigh' }, () => {})
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void seen.push(event.data.total) }),
+  )
+  flows.register(defineHandler('weigh', { on: 'OrderPlaced', run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
   const operator = (await sibling()).workflows
 
-  await operator.pauseHandler('pay')
+  await operator.handlers.pause('pay')
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await waitUntil(async () => (await flows.attempts({ handler: 'weigh' })).attempts.length === 1)
+  await waitUntil(async () => (await flows.attempts({ handler: 'weigh' })).items.length === 1)
   const paused = await handlerOf(operator, 'pay')
   const seenWhilePaused = [...seen]
-  await operator.resumeHandler('pay')
-  await flow.settled()
+  await operator.handlers.resume('pay')
+  await flow.waitUntilSettled()
 
   expect(seenWhilePaused).toEqual([])
   expect(paused).toMatchObject({ pausedAt: expect.any(Date), open: { ready: 1 }, workers: 1 })
@@ -40,17 +42,24 @@ test('a paused inline handler is not run by the dispatcher either, and keeps its
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
-  flows.on('OrderPlaced', { name: 'book', inline: true }, event => void seen.push(event.data.total))
-  flows.on('OrderPlaced', { name: 'weigh' }, () => {})
+  flows.register(
+    defineHandler('book', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      inline: true,
+      run: event => void seen.push(event.data.total),
+    }),
+  )
+  flows.register(defineHandler('weigh', { on: 'OrderPlaced', run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
-  await flows.pauseHandler('book')
+  await flows.handlers.pause('book')
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
-  await waitUntil(async () => (await flows.attempts({ handler: 'weigh' })).attempts.length === 3)
+  await waitUntil(async () => (await flows.attempts({ handler: 'weigh' })).items.length === 3)
   const seenWhilePaused = [...seen]
 
-  await flows.resumeHandler('book')
-  await flows.flow('order-1').settled()
+  await flows.handlers.resume('book')
+  await flows.get('order-1').waitUntilSettled()
 
   expect(seenWhilePaused).toEqual([])
   expect(seen).toEqual([1, 2, 3])
@@ -61,10 +70,17 @@ test('executions that a worker holds behind the head of a lane do not begin once
   const flows = shop.store.workflows
   const paid = deferred<void>()
   const seen: number[] = []
-  flows.on('OrderPlaced', { name: 'pay', ordered: true }, async event => {
-    seen.push(event.data.total)
-    await paid.promise
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: true,
+      run: async event => {
+        seen.push(event.data.total)
+        await paid.promise
+      },
+    }),
+  )
   await using dispatching = flows.worker({ handlers: [] })
   await dispatching.start()
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
@@ -73,12 +89,12 @@ test('executions that a worker holds behind the head of a lane do not begin once
   await worker.start()
   await waitUntil(async () => (await executionStates(shop)) === '2 held, 1 running')
 
-  await flows.pauseHandler('pay')
+  await flows.handlers.pause('pay')
   paid.resolve()
   await waitUntil(async () => (await executionStates(shop)) === '1 blocked, 1 ready')
   const seenWhilePaused = [...seen]
-  await flows.resumeHandler('pay')
-  await flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  await flows.handlers.resume('pay')
+  await flows.get('order-1').waitUntilSettled({ timeoutMs: 5_000 })
 
   expect(seenWhilePaused).toEqual([1])
   expect(seen).toEqual([1, 2, 3])
@@ -88,23 +104,25 @@ test('a retired handler gets no more events, completes its executions, and retur
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, event => void seen.push(event.data.total))
-  flows.on('OrderPlaced', { name: 'weigh' }, () => {})
-  await flows.pauseHandler('pay').catch(() => {})
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void seen.push(event.data.total) }),
+  )
+  flows.register(defineHandler('weigh', { on: 'OrderPlaced', run: () => {} }))
+  await flows.handlers.pause('pay').catch(() => {})
   await using worker = flows.worker()
   await worker.start()
-  await flows.pauseHandler('pay')
+  await flows.handlers.pause('pay')
   const first = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await handlerOf(flows, 'pay')).open.ready === 1)
 
-  await flows.retireHandler('pay')
+  await flows.handlers.retire('pay')
   const second = await flows.publish('OrderPlaced', { total: 2 })
-  await second.settled()
+  await second.waitUntilSettled()
   const retired = await handlerOf(flows, 'pay')
-  await flows.resumeHandler('pay')
-  await first.settled()
+  await flows.handlers.resume('pay')
+  await first.waitUntilSettled()
   const third = await flows.publish('OrderPlaced', { total: 3 })
-  await third.settled()
+  await third.waitUntilSettled()
 
   expect(retired).toMatchObject({ retiredAt: expect.any(Date), open: { ready: 1 } })
   expect(seen).toEqual([1, 3])
@@ -113,17 +131,17 @@ test('a retired handler gets no more events, completes its executions, and retur
 test('one version of a handler can be retired; an unknown name or version is refused with the known ones', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'charge' }, () => {})
-  flows.on('OrderPlaced', { name: 'charge', version: 2 }, () => {})
-  await flows.register()
+  flows.register(defineHandler('charge', { on: 'OrderPlaced', run: () => {} }))
+  flows.register(defineHandler('charge', { on: 'OrderPlaced', version: 2, run: () => {} }))
+  await flows.sync()
 
-  await flows.retireHandler('charge', { version: 1 })
+  await flows.handlers.retire('charge', { version: 1 })
 
   expect(await handlerOf(flows, 'charge', 1)).toMatchObject({ retiredAt: expect.any(Date) })
   expect(await handlerOf(flows, 'charge', 2)).toMatchObject({ retiredAt: undefined })
-  for (const call of [flows.pauseHandler, flows.resumeHandler, flows.retireHandler])
+  for (const call of [flows.handlers.pause, flows.handlers.resume, flows.handlers.retire])
     expect((await outcome(call('chrage'))).error).toMatchObject({ code: 'handler_not_found', nearest: 'charge' })
-  expect((await outcome(flows.retireHandler('charge', { version: 7 }))).error).toMatchObject({
+  expect((await outcome(flows.handlers.retire('charge', { version: 7 }))).error).toMatchObject({
     code: 'invalid_option',
     message: expect.stringContaining('1, 2'),
   })
@@ -133,10 +151,23 @@ test('a handler whose code no worker has shows its waiting executions, and none 
   const { store, sibling } = await openShop()
   const old = store.workflows
   const seen: string[] = []
-  old.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
-  await old.register()
+  old.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
+  await old.sync()
   const newer = (await sibling()).workflows
-  newer.on(['OrderPlaced', 'OrderPaid'], { name: 'ship', ordered: true }, event => void seen.push(event.type))
+  newer.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: ['OrderPlaced', 'OrderPaid'],
+      ordered: true,
+      run: event => void seen.push(event.type),
+    }),
+  )
   await using worker = newer.worker({ node: 'new' })
   await worker.start()
   const flow = await newer.publish('OrderPlaced', { total: 1 })
@@ -144,10 +175,10 @@ test('a handler whose code no worker has shows its waiting executions, and none 
 
   const orphan = await handlerOf(newer, 'pay')
   const served = await handlerOf(newer, 'ship')
-  old.on('OrderShipped', { name: 'thank' }, () => {})
+  old.register(defineHandler('thank', { on: 'OrderShipped', run: () => {} }))
   await using again = old.worker()
   await again.start()
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(orphan).toMatchObject({ workers: 0, open: { ready: 1 }, kind: 'queued', types: ['OrderPlaced'] })
   expect(served).toMatchObject({
@@ -163,8 +194,8 @@ test('live workers are listed with their handlers and their running executions',
   const { store, query } = await openShop()
   const flows = store.workflows
   const released = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay' }, () => released.promise)
-  flows.on('OrderPaid', { name: 'ship' }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => released.promise }))
+  flows.register(defineHandler('ship', { on: 'OrderPaid', run: () => {} }))
   await using first = flows.worker({ node: 'a', concurrency: 3 })
   await using second = flows.worker({ node: 'b', handlers: ['ship'] })
   await first.start()
@@ -176,7 +207,7 @@ test('live workers are listed with their handlers and their running executions',
 
   const workers = await flows.workers()
   released.resolve()
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(workers).toMatchObject([
     { id: first.id, node: 'a', concurrency: 3, running: 1, held: 0, heartbeatAgeMs: expect.any(Number) },

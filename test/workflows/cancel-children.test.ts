@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -7,8 +8,8 @@ import { waitUntil } from '../support/wait.ts'
 async function openWaitingShop(): Promise<Shop> {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
-  flows.on('OrderShipped', { name: 'tell' }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }))
+  flows.register(defineHandler('tell', { on: 'OrderShipped', run: () => {} }))
   return shop
 }
 
@@ -33,13 +34,13 @@ test('cancellation reaches the children of a workflow, and their children', asyn
   await start(shop, 'stranger')
   await waitUntil(async () => Object.keys(await statesOf(shop)).length === 5)
 
-  await flows.flow('order').cancel('sold out')
+  await flows.get('order').cancel({ reason: 'sold out' })
 
   expect(await statesOf(shop)).toEqual({
     ...{ order: 'cancelled', gift: 'cancelled', mail: 'cancelled', card: 'cancelled' },
     stranger: 'active',
   })
-  expect(await flows.flow('card').settled()).toMatchObject({
+  expect(await flows.get('card').waitUntilSettled()).toMatchObject({
     ...{ state: 'cancelled', reason: 'sold out', parent: 'gift' },
   })
   expect(await shop.query('select correlation_id from ~workflows where is_spreading')).toEqual([])
@@ -55,13 +56,13 @@ test('a child that has ended stays as it is, but its own children are cancelled'
   const headers = { workflow: { parent: 'order' } }
   await flows.publish('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift', headers })
   await start(shop, 'card', 'gift')
-  await flows.flow('gift').settled()
+  await flows.get('gift').waitUntilSettled()
   await waitUntil(async () => Object.keys(await statesOf(shop)).length === 3)
 
-  await flows.flow('order').cancel()
+  await flows.get('order').cancel()
 
   expect(await statesOf(shop)).toEqual({ order: 'cancelled', gift: 'active', card: 'cancelled' })
-  expect(await flows.flow('gift').status()).toMatchObject({ state: 'settled' })
+  expect(await flows.get('gift').status()).toMatchObject({ state: 'settled' })
 })
 
 test('a child that is dispatched after its parent was cancelled never begins', async () => {
@@ -71,10 +72,10 @@ test('a child that is dispatched after its parent was cancelled never begins', a
   await worker.start()
   await start(shop, 'order')
   await waitUntil(async () => Object.keys(await statesOf(shop)).length === 1)
-  await flows.flow('order').cancel()
+  await flows.get('order').cancel()
 
   await start(shop, 'gift', 'order')
-  const status = await flows.flow('gift').settled()
+  const status = await flows.get('gift').waitUntilSettled()
 
   expect(status).toMatchObject({ state: 'cancelled', parent: 'order' })
   expect(await shop.query(`select * from ~workflow_activity where correlation_id = 'gift'`)).toEqual([])
@@ -111,7 +112,7 @@ test('workflows that have started each other in a cycle are all cancelled', asyn
   await start(shop, 'gift', 'order')
   await waitUntil(async () => Object.keys(await statesOf(shop)).length === 2)
 
-  await flows.flow('order').cancel()
+  await flows.get('order').cancel()
 
   expect(await statesOf(shop)).toEqual({ order: 'cancelled', gift: 'cancelled' })
   expect(await shop.query('select * from ~workflows where is_spreading')).toEqual([])

@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineUndo } from '../../src/workflows/cancel/undo.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { waitUntil } from '../support/wait.ts'
-import { fanOut, items, type OrderChecks, openOrderChecks } from './order-checks.ts'
+import { checkEvents, fanOut, items, type OrderChecks, openOrderChecks } from './order-checks.ts'
 
 async function statesOf({ query }: OrderChecks): Promise<string[]> {
   const rows = await query<{ join: string }>(`select state || ' ' || arrived as join from ~workflow_joins`)
@@ -14,12 +16,25 @@ test('a join of a cancelled workflow never runs, whatever arrives and however lo
   const { flows } = checks
   const runs: unknown[] = []
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check' }, async (event, ctx) => {
-    // All but the first wait for a signal that comes too late.
-    if (event.data.item !== items[0]) await ctx.waitFor('OrderCleared')
-    return emit('OrderChecked', { item: event.data.item })
-  })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', timeoutMs: 60_000 }, events => void runs.push(events))
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: async (event, ctx) => {
+        // All but the first wait for a signal that comes too late.
+        if (event.data.item !== items[0]) await ctx.waitForEvent('OrderCleared')
+        return ctx.emit('OrderChecked', { item: event.data.item })
+      },
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      joinTimeoutMs: 60_000,
+      run: events => void runs.push(events),
+    }),
+  )
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items })
@@ -31,7 +46,7 @@ test('a join of a cancelled workflow never runs, whatever arrives and however lo
   await checks.query(`update ~workflow_joins set deadline_at = now() - interval '1 second'`)
   await flow.signal('OrderCleared', { items: [] })
   await flow.signal('OrderChecked', { item: 'late' })
-  await flow.settled()
+  await flow.waitUntilSettled()
   await worker.stop()
 
   expect(status).toMatchObject({ state: 'cancelled', pending: 0 })
@@ -46,23 +61,30 @@ test('a join that fails for good compensates the workflow, if it is configured t
   const taken: string[] = []
   const undone: unknown[] = []
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check' }, async (event, ctx) => {
-    const undo = { handler: 'put-back', data: event.data.item }
-    await ctx.step('take', () => void taken.push(event.data.item), { undo })
-    if (event.data.item === items[0]) {
-      await waitUntil(() => taken.length === items.length)
-      throw new Error('none left')
-    }
-    return emit('OrderChecked', { item: event.data.item })
-  })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', onFailure: 'compensate' }, () => {})
-  flows.undo('put-back', {}, data => void undone.push(data))
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      retries: 0,
+      run: async (event, ctx) => {
+        const undo = { by: 'put-back', data: event.data.item }
+        await ctx.step('take', () => void taken.push(event.data.item), { undo })
+        if (event.data.item === items[0]) {
+          await waitUntil(() => taken.length === items.length)
+          throw new Error('none left')
+        }
+        return ctx.emit('OrderChecked', { item: event.data.item })
+      },
+    }),
+  )
+  flows.register(defineJoin('clear', { on: 'OrderChecked', onDeadLetter: 'compensate', run: () => {} }))
+  flows.register(defineUndo('put-back', { run: data => void undone.push(data) }))
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { items })
   await waitUntil(async () => (await flow.status()).state === 'compensated')
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status).toMatchObject({ state: 'compensated', pending: 0, deadLetters: 2 })
   expect([...undone].sort()).toEqual([...items].sort())

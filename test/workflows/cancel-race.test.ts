@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { type Deferred, deferred } from '../../src/core/lifecycle.ts'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 
@@ -29,13 +29,26 @@ test('of a simultaneous completion and cancellation exactly one counts', async (
   const shop = await openShop()
   const flows = shop.store.workflows
   const returned = new Map<string, Deferred<void>>()
-  flows.on('OrderPlaced', { name: 'pay' }, async (event, ctx) => {
-    await turns(event.data.total % 3)
-    returned.get(ctx.correlationId)!.resolve()
-    return emit('OrderPaid', { method: 'card' })
-  })
-  flows.on('OrderPlaced', { name: 'count', ordered: () => 'all' }, event => turns(event.data.total % 3))
-  flows.on('OrderPaid', { name: 'ship', ordered: true }, () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (event, ctx) => {
+        await turns(event.data.total % 3)
+        returned.get(ctx.correlationId)!.resolve()
+        return ctx.emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('count', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: () => 'all',
+      run: event => turns(event.data.total % 3),
+    }),
+  )
+  flows.register(defineHandler('ship', { on: 'OrderPaid', ordered: true, run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
 
@@ -52,7 +65,7 @@ test('of a simultaneous completion and cancellation exactly one counts', async (
         return flow
       }),
     )
-    for (const flow of all) await flow.settled({ timeoutMs: 100_000 })
+    for (const flow of all) await flow.waitUntilSettled({ timeoutMs: 100_000 })
   }
   let ends: End[] = []
   let payments: End[] = []

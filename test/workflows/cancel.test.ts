@@ -1,17 +1,15 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-
-const idle = { name: 'idle' }
 
 /** A worker that dispatches and runs nothing, so that queued executions stay queued. */
 async function openIdleShop(): Promise<Shop> {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderShipped', idle, () => {})
+  flows.register(defineHandler('idle', { on: 'OrderShipped', run: () => {} }))
   return shop
 }
 
@@ -30,7 +28,7 @@ function activityOf({ query }: Shop, correlationId: string): Promise<{ kind: str
 test('waiting executions of a cancelled workflow are removed, whatever their state', async () => {
   const shop = await openIdleShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }))
   await using worker = flows.worker({ handlers: ['idle'] })
   await worker.start()
   const states = ['ready', 'delayed', 'suspended', 'parked', 'unkeyed']
@@ -43,7 +41,7 @@ test('waiting executions of a cancelled workflow are removed, whatever their sta
     select id, 'wait', 'OrderPaid', 1, 0, correlation_id, 'OrderPaid' from ~workflow_executions`)
 
   for (const state of states) {
-    const status = await flows.flow(state).cancel('sold out')
+    const status = await flows.get(state).cancel({ reason: 'sold out' })
 
     expect(status).toMatchObject({ state: 'cancelled', isSettled: true, pending: 0, reason: 'sold out' })
     expect(await activityOf(shop, state)).toEqual([{ kind: 'cancelled', outcome: state }])
@@ -59,12 +57,18 @@ test('a running attempt is notified by its signal, and its outcome is refused', 
   const begun = deferred<void>()
   const aborted = deferred<unknown>()
   const release = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    begun.resolve()
-    ctx.signal.addEventListener('abort', () => aborted.resolve(ctx.signal.reason))
-    await release.promise
-    return emit('OrderPaid', { method: 'card' })
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        begun.resolve()
+        ctx.signal.addEventListener('abort', () => aborted.resolve(ctx.signal.reason))
+        await release.promise
+        return ctx.emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -89,17 +93,23 @@ test('the result of a cancelled attempt that was not notified is refused as well
   const shop = await openShop()
   const flows = shop.store.workflows
   const written: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    // In the same turn: no worker has had the time to query.
-    await flows.flow(ctx.correlationId).cancel('by itself')
-    written.push(ctx.correlationId)
-    return emit('OrderPaid', { method: 'card' })
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        // In the same turn: no worker has had the time to query.
+        await flows.get(ctx.correlationId).cancel({ reason: 'by itself' })
+        written.push(ctx.correlationId)
+        return ctx.emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
   await waitUntil(() => written.length === 1)
   await worker.stop()
 
@@ -112,9 +122,22 @@ test('events of a cancelled workflow run no more handlers, and other workflows c
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
-  flows.on('OrderPlaced', { name: 'pay', inline: true }, (_, ctx) => void seen.push(`inline ${ctx.correlationId}`))
-  flows.on('OrderPlaced', { name: 'ship' }, (_, ctx) => void seen.push(`queued ${ctx.correlationId}`))
-  flows.on('OrderPaid', { name: 'wait', delayMs: 60_000 }, () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      inline: true,
+      run: (_, ctx) => void seen.push(`inline ${ctx.correlationId}`),
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, ctx) => void seen.push(`queued ${ctx.correlationId}`),
+    }),
+  )
+  flows.register(defineHandler('wait', { on: 'OrderPaid', delayMs: 60_000, run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPaid', { method: 'card' }, { correlationId: 'order-1' })
@@ -123,8 +146,8 @@ test('events of a cancelled workflow run no more handlers, and other workflows c
 
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-2' })
-  await flows.flow('order-2').settled()
-  const status = await flow.settled()
+  await flows.get('order-2').waitUntilSettled()
+  const status = await flow.waitUntilSettled()
 
   expect(seen.sort()).toEqual(['inline order-2', 'queued order-2'])
   expect(status).toMatchObject({ state: 'cancelled', lastType: 'OrderPlaced' })
@@ -134,14 +157,16 @@ test('a workflow can be cancelled before any of it was dispatched', async () => 
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => void seen.push(ctx.correlationId))
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: (_, ctx) => void seen.push(ctx.correlationId) }),
+  )
   const early = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'early' })
 
-  const status = await early.cancel('too late')
+  const status = await early.cancel({ reason: 'too late' })
   await using worker = flows.worker()
   await worker.start()
-  await (await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'later' })).settled()
-  const settled = await early.settled()
+  await (await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'later' })).waitUntilSettled()
+  const settled = await early.waitUntilSettled()
 
   expect(status).toMatchObject({ state: 'cancelled', isSettled: false })
   expect(settled).toMatchObject({ state: 'cancelled', isSettled: true })
@@ -153,16 +178,18 @@ test('a workflow that has ended, or is unknown, has nothing to cancel', async ()
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: number[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, event => void seen.push(event.data.total))
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void seen.push(event.data.total) }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
-  const over = await flow.cancel('why not')
-  const unknown = await flows.flow('nobody').cancel({ compensate: true })
+  const over = await flow.cancel({ reason: 'why not' })
+  const unknown = await flows.get('nobody').cancel({ compensate: true })
   await flow.signal('OrderPlaced', { total: 2 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(over).toMatchObject({ state: 'settled', reason: undefined })
   expect(unknown).toMatchObject({ state: 'settled', pending: 0 })
@@ -173,16 +200,22 @@ test('a workflow that has ended, or is unknown, has nothing to cancel', async ()
 test('a workflow that has failed can be cancelled, and once cancelled it stays so', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => {
-    throw new Error('no money')
-  })
+  flows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        throw new Error('no money')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  expect(await flow.settled()).toMatchObject({ state: 'failed' })
+  expect(await flow.waitUntilSettled()).toMatchObject({ state: 'failed' })
 
-  const first = await flow.cancel('given up')
-  const again = await flow.cancel('once more')
+  const first = await flow.cancel({ reason: 'given up' })
+  const again = await flow.cancel({ reason: 'once more' })
   const compensated = await flow.cancel({ compensate: true })
 
   expect(first).toMatchObject({ state: 'cancelled', reason: 'given up', deadLetters: 1 })
@@ -192,7 +225,7 @@ test('a workflow that has failed can be cancelled, and once cancelled it stays s
 
 test('an invalid reason and invalid options are refused', async () => {
   const { store } = await openShop()
-  const flow = store.workflows.flow('order-1')
+  const flow = store.workflows.get('order-1')
 
   await expect(flow.cancel(7 as never)).rejects.toMatchObject({ code: 'invalid_option' })
   await expect(flow.cancel({ compensate: 'yes' as never })).rejects.toMatchObject({ code: 'invalid_option' })
@@ -203,10 +236,17 @@ test('a lane continues with other workflows when its head, or a queued execution
   const flows = shop.store.workflows
   const seen: string[] = []
   const release = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till' }, async (_, ctx) => {
-    seen.push(ctx.correlationId)
-    if (ctx.correlationId === 'a') await release.promise
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: () => 'till',
+      run: async (_, ctx) => {
+        seen.push(ctx.correlationId)
+        if (ctx.correlationId === 'a') await release.promise
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'a' })
@@ -214,10 +254,10 @@ test('a lane continues with other workflows when its head, or a queued execution
   for (const correlationId of ['b', 'c', 'd']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
   await waitUntil(async () => (await statesOf(shop)).join() === 'running,blocked,blocked,blocked')
 
-  await flows.flow('c').cancel()
+  await flows.get('c').cancel()
   expect(await inconsistentCounters(shop)).toEqual([])
-  await flows.flow('a').cancel()
-  await flows.flow('d').settled()
+  await flows.get('a').cancel()
+  await flows.get('d').waitUntilSettled()
   release.resolve()
   await worker.stop()
 
@@ -231,10 +271,17 @@ test('an execution that a worker holds behind the head of a lane does not run on
   const flows = shop.store.workflows
   const seen: string[] = []
   const release = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till' }, async (_, ctx) => {
-    seen.push(ctx.correlationId)
-    if (ctx.correlationId === 'a') await release.promise
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: () => 'till',
+      run: async (_, ctx) => {
+        seen.push(ctx.correlationId)
+        if (ctx.correlationId === 'a') await release.promise
+      },
+    }),
+  )
   await using idleWorker = flows.worker({ handlers: [] })
   await idleWorker.start()
   for (const correlationId of ['a', 'b', 'c', 'd']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
@@ -244,10 +291,10 @@ test('an execution that a worker holds behind the head of a lane does not run on
   await worker.start()
   await waitUntil(async () => (await statesOf(shop)).join() === 'running,held,held,held')
 
-  await flows.flow('b').cancel()
+  await flows.get('b').cancel()
   expect(await inconsistentCounters(shop)).toEqual([])
   release.resolve()
-  for (const each of ['a', 'c', 'd']) await flows.flow(each).settled()
+  for (const each of ['a', 'c', 'd']) await flows.get(each).waitUntilSettled()
 
   expect(seen).toEqual(['a', 'c', 'd'])
   expect(await inconsistentCounters(shop)).toEqual([])
@@ -256,7 +303,7 @@ test('an execution that a worker holds behind the head of a lane does not run on
 test('open joins of a cancelled workflow are closed, and no longer counted', async () => {
   const shop = await openIdleShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }))
   await using worker = flows.worker({ handlers: ['idle'] })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
@@ -280,7 +327,7 @@ test('open joins of a cancelled workflow are closed, and no longer counted', asy
 test('a dead letter that is being retried is open again', async () => {
   const shop = await openIdleShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }))
   await using worker = flows.worker({ handlers: ['idle'] })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
@@ -301,21 +348,30 @@ test('a lane parked for a dead letter continues when the workflow of the dead le
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
-  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till', onDead: 'park' }, (_, ctx) => {
-    if (ctx.correlationId === 'a') throw new Error('no money')
-    seen.push(ctx.correlationId)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: () => 'till',
+      onFailure: 'park',
+      retries: 0,
+      run: (_, ctx) => {
+        if (ctx.correlationId === 'a') throw new Error('no money')
+        seen.push(ctx.correlationId)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   for (const correlationId of ['a', 'b']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
-  await flows.flow('a').settled()
+  await flows.get('a').waitUntilSettled()
   await waitUntil(async () => (await statesOf(shop)).join() === 'blocked')
 
-  await flows.flow('a').cancel('given up')
-  await flows.flow('b').settled()
+  await flows.get('a').cancel({ reason: 'given up' })
+  await flows.get('b').waitUntilSettled()
 
   expect(seen).toEqual(['b'])
-  expect(await flows.lanes()).toEqual([])
+  expect((await flows.lanes.list()).items).toEqual([])
   const [deadLetter] = await shop.store.deadLetters.list()
   await expect(flows.deadLetters.retry('pay', deadLetter!.eventId)).rejects.toMatchObject({
     code: 'workflow_not_active',

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
-import { recordLetter } from '../../src/workflows/dead-letters/letters.ts'
+import { recordDeadLetter } from '../../src/workflows/dead-letters/record.ts'
+import type { Handler } from '../../src/workflows/handler.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { Claimed } from '../../src/workflows/work/claim.ts'
 import { logOf } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
@@ -26,8 +28,8 @@ async function rowsRead({ database, named }: Shop, route: number): Promise<numbe
 test('SB-41: a claim reads as many rows with thousands pending in one workflow as with a few', async () => {
   const shop = await openShop()
   const { store, query } = shop
-  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
-  await store.workflows.register()
+  store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
+  await store.workflows.sync()
   const [route] = await query<{ id: number }>('select id from ~workflow_routes')
   await query(`insert into ~workflow_workers (owner, lease_ms, concurrency, routes, heartbeat_at)
     values ('w-1', 60000, 1, '{}', now())`)
@@ -53,7 +55,7 @@ test('SB-41: a claim reads as many rows with thousands pending in one workflow a
 test('SB-42: work is picked up immediately, however seldom a worker polls, and many executions at a time', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
   await worker.start()
 
@@ -63,7 +65,7 @@ test('SB-42: work is picked up immediately, however seldom a worker polls, and m
     for (let total = 0; total < 60; total++) flowing.push(await flows.publish('OrderPlaced', { total }, { tx }))
     return flowing
   })
-  for (const flow of all) await flow.settled({ timeoutMs: 100_000 })
+  for (const flow of all) await flow.waitUntilSettled({ timeoutMs: 100_000 })
 
   const [claims] = await query<{ n: number }>(
     `select count(distinct xmin::text)::int as n from ~workflow_activity where kind = 'started'`,
@@ -75,7 +77,7 @@ test("a dead letter has its earlier attempts; that of a first attempt reads noth
   const shop = await openShop()
   const { store, query, database, named } = shop
   const thirdTime = '00000000-0000-7000-8000-000000000003'
-  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
+  store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   await store.workflows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   await query(
     `insert into ~workflow_activity
@@ -97,8 +99,14 @@ test("a dead letter has its earlier attempts; that of a first attempt reads noth
       }
       const before = await read()
       const execution = { id, event, attempt, fence: 1, correlationId: 'order-1' } as unknown as Claimed
-      const failed = { execution, handler: 'pay', error: new Error('no money'), reason: 'failed' } as const
-      await recordLetter(logOf(shop), tx, failed)
+      const failed = {
+        execution,
+        handler: { name: 'pay' } as Handler,
+        error: new Error('no money'),
+        reason: 'failed',
+        parksLane: false,
+      } as const
+      await recordDeadLetter(logOf(shop), tx, failed)
       const looks = (await read()) - before
       const [deadLetter] = await tx.query<{ n: number }>(
         named('select jsonb_array_length(errors) as n from ~dead_letters'),

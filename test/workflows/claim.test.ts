@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { connect, onServer, openShop, waitersFor } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { connect, onServer, openShop, shopEvents, waitersFor } from '../support/shop.ts'
 import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -8,8 +9,15 @@ test.runIf(onServer)('a claim that had to wait finds the events that were publis
   const { store, query, named } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
-  flows.on('OrderPlaced', { name: 'pay', concurrency: 5 }, event => void seen.push(event.data.total))
-  await flows.register()
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      concurrency: 5,
+      run: event => void seen.push(event.data.total),
+    }),
+  )
+  await flows.sync()
   const client = await connect()
   await client.query('begin')
   await client.query(named('select from ~workflow_routes for update'))
@@ -20,7 +28,7 @@ test.runIf(onServer)('a claim that had to wait finds the events that were publis
   await waitUntil(async () => (await query('select from ~workflow_executions')).length === 1)
 
   await client.query('rollback')
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
   expect(seen).toEqual([7])
@@ -32,11 +40,17 @@ test('executions claimed ahead behind a slow one are released in time, and do no
   const paid = deferred<void>()
   const attempts: number[] = []
   let weighed = 0
-  flows.on('OrderPaid', { name: 'weigh' }, () => void weighed++)
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, { attempt }) => {
-    await paid.promise
-    attempts.push(attempt)
-  })
+  flows.register(defineHandler('weigh', { on: 'OrderPaid', run: () => void weighed++ }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, { attempt }) => {
+        await paid.promise
+        attempts.push(attempt)
+      },
+    }),
+  )
   await using worker = flows.worker({ concurrency: 1, leaseMs: 600 })
   await worker.start()
   // A quick worker claims more than it can run at once.

@@ -1,23 +1,31 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
+import { defineUndo } from '../../src/workflows/cancel/undo.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
-import { openShop } from '../support/shop.ts'
+import { openShop, shopEvents } from '../support/shop.ts'
 import { letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
-const undo = { handler: 'refund', data: { cents: 4200 } }
+const undo = { by: 'refund', data: { cents: 4200 } }
 
 test('a handler that waits is undone without being run again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: unknown[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    seen.push('run')
-    await ctx.step('charge', () => 'receipt-1', { undo })
-    await ctx.waitFor('OrderPaid')
-    seen.push('paid')
-  })
-  flows.undo('refund', {}, (data, step) => void seen.push([data, step]))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        seen.push('run')
+        await ctx.step('charge', () => 'receipt-1', { undo })
+        await ctx.waitForEvent('OrderPaid')
+        seen.push('paid')
+      },
+    }),
+  )
+  flows.register(defineUndo('refund', { run: (data, step) => void seen.push([data, step]) }))
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -25,7 +33,7 @@ test('a handler that waits is undone without being run again', async () => {
 
   await flow.cancel({ compensate: true })
   await flow.signal('OrderPaid', { method: 'card' })
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(ended).toMatchObject({ state: 'compensated', pending: 0 })
   expect(seen).toEqual(['run', [{ cents: 4200 }, { name: 'charge', isKnown: true, result: 'receipt-1' }]])
@@ -40,22 +48,28 @@ test('the result of a step that had to stop is not stored, and the compensation 
   const charged = deferred<string>()
   const aborted = deferred<void>()
   const seen: unknown[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    const later = ctx.step(
-      'charge',
-      async () => {
-        charging.resolve()
-        const receipt = await charged.promise
-        seen.push('charged')
-        return receipt
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        const later = ctx.step(
+          'charge',
+          async () => {
+            charging.resolve()
+            const receipt = await charged.promise
+            seen.push('charged')
+            return receipt
+          },
+          { undo },
+        )
+        later.catch(() => {})
+        await new Promise<void>(resolve => ctx.signal.addEventListener('abort', () => resolve()))
+        aborted.resolve()
       },
-      { undo },
-    )
-    later.catch(() => {})
-    await new Promise<void>(resolve => ctx.signal.addEventListener('abort', () => resolve()))
-    aborted.resolve()
-  })
-  flows.undo('refund', {}, (_, { isKnown, result }) => void seen.push([isKnown, result]))
+    }),
+  )
+  flows.register(defineUndo('refund', { run: (_, { isKnown, result }) => void seen.push([isKnown, result]) }))
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -65,7 +79,7 @@ test('the result of a step that had to stop is not stored, and the compensation 
   await aborted.promise
   const during = await flow.status()
   charged.resolve('receipt-1')
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(during).toMatchObject({ state: 'compensating', pending: 1 })
   expect(ended.state).toBe('compensated')
@@ -76,18 +90,24 @@ test('an attempt that sleeps in memory stops immediately', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const charged = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await ctx.step('charge', () => charged.resolve(), { undo })
-    for (;;) await ctx.sleep(900)
-  })
-  flows.undo('refund', {}, () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        await ctx.step('charge', () => charged.resolve(), { undo })
+        for (;;) await ctx.sleep(900)
+      },
+    }),
+  )
+  flows.register(defineUndo('refund', { run: () => {} }))
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await charged.promise
 
   await flow.cancel({ compensate: true })
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(ended.state).toBe('compensated')
 })
@@ -97,21 +117,31 @@ test('a transactional step is undone as well, and an undo has its own steps and 
   const flows = shop.store.workflows
   const seen: unknown[] = []
   await shop.query('create table ~payments (cents int)')
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    const book = shop.named('insert into ~payments values (4200)')
-    await ctx.tx('charge', tx => tx.query(book).then(() => 'booked'), { undo })
-    // Another kind of step may have the same name.
-    await ctx.step('charge', () => 'receipt-1', { undo })
-  })
-  flows.undo('refund', {}, async (_, { result }, ctx) => {
-    seen.push(await ctx.step('find', () => `found ${result}`))
-    await ctx.sleep(60_000)
-    await ctx.tx('delete', tx => tx.query(shop.named('delete from ~payments')))
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        const book = shop.named('insert into ~payments values (4200)')
+        await ctx.tx('charge', tx => tx.query(book).then(() => 'booked'), { undo })
+        // Another kind of step may have the same name.
+        await ctx.step('charge', () => 'receipt-1', { undo })
+      },
+    }),
+  )
+  flows.register(
+    defineUndo('refund', {
+      run: async (_, { result }, ctx) => {
+        seen.push(await ctx.step('find', () => `found ${result}`))
+        await ctx.sleep(60_000)
+        await ctx.tx('delete', tx => tx.query(shop.named('delete from ~payments')))
+      },
+    }),
+  )
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
   await flow.cancel({ compensate: true })
 
   for (const runs of [1, 3]) {
@@ -119,7 +149,7 @@ test('a transactional step is undone as well, and an undo has its own steps and 
     await untilSuspended(shop)
     await letTimePass(shop, 60_000)
   }
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(ended.state).toBe('compensated')
   expect(seen).toEqual(['found receipt-1', 'found receipt-1', 'found booked', 'found booked'])
@@ -131,18 +161,24 @@ test('a parent that waits for its child gets its cancellation', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const received: unknown[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    const child = await ctx.start('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift' })
-    received.push((await child.settled()).state)
-  })
-  flows.on('OrderShipped', { name: 'tell', delayMs: 60_000 }, () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        const child = await ctx.start('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift' })
+        received.push((await child.waitUntilSettled()).state)
+      },
+    }),
+  )
+  flows.register(defineHandler('tell', { on: 'OrderShipped', delayMs: 60_000, run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await waitUntil(async () => (await flows.flow('gift').status()).pending === 1)
+  await waitUntil(async () => (await flows.get('gift').status()).pending === 1)
 
-  await flows.flow('gift').cancel('not wanted')
-  const ended = await flow.settled()
+  await flows.get('gift').cancel({ reason: 'not wanted' })
+  const ended = await flow.waitUntilSettled()
 
   expect(ended.state).toBe('settled')
   expect(received).toEqual(['cancelled'])
@@ -151,19 +187,25 @@ test('a parent that waits for its child gets its cancellation', async () => {
 test('cancelling a workflow also cancels the children that its handlers wait for', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    const child = await ctx.start('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift' })
-    await child.settled()
-  })
-  flows.on('OrderShipped', { name: 'tell', delayMs: 60_000 }, () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        const child = await ctx.start('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift' })
+        await child.waitUntilSettled()
+      },
+    }),
+  )
+  flows.register(defineHandler('tell', { on: 'OrderShipped', delayMs: 60_000, run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await waitUntil(async () => (await flows.flow('gift').status()).pending === 1)
+  await waitUntil(async () => (await flows.get('gift').status()).pending === 1)
 
-  await flow.cancel('not wanted')
+  await flow.cancel({ reason: 'not wanted' })
 
-  expect(await flows.flow('gift').status()).toMatchObject({ state: 'cancelled', reason: 'not wanted', pending: 0 })
+  expect(await flows.get('gift').status()).toMatchObject({ state: 'cancelled', reason: 'not wanted', pending: 0 })
   expect(await shop.query('select * from ~workflow_executions')).toEqual([])
   expect(await inconsistentCounters(shop)).toEqual([])
 })

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { recordUndo } from '../../src/workflows/cancel/undo.ts'
-import { complete, emit } from '../../src/workflows/emit.ts'
-import { type Claimed, claim } from '../../src/workflows/work/claim.ts'
-import { drawFences } from '../../src/workflows/work/fences.ts'
+import { defineUndo, recordUndo } from '../../src/workflows/cancel/undo.ts'
+import { complete } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { type Claimed, claim, drawFences } from '../../src/workflows/work/claim.ts'
 import { enterWorker } from '../../src/workflows/work/rescue.ts'
 import { logOf } from '../support/consumer-parts.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { stepWithUndo } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -19,25 +19,45 @@ test('the steps of a workflow are undone, newest first, each once, with their re
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: unknown[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await stepWithUndo(ctx, 'reserve', { handler: 'refund', data: { what: 'goods' } }, () => ({ shelf: 7 }))
-    await stepWithUndo(ctx, 'charge', { handler: 'refund', data: { what: 'card' } }, () => 'receipt-1')
-    return emit('OrderPaid', { method: 'card' })
-  })
-  flows.on('OrderPaid', { name: 'ship' }, (_, ctx) => stepWithUndo(ctx, 'send', { handler: 'call-back' }, () => {}))
-  flows.undo('refund', {}, (data: { what: string }, { name, isKnown, result }) => {
-    undone.push([data.what, name, isKnown, result])
-  })
-  flows.undo('call-back', {}, (data, { name, isKnown, result }, ctx) => {
-    undone.push([data, name, isKnown, result, ctx.handler, ctx.attempt])
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        await stepWithUndo(ctx, 'reserve', { by: 'refund', data: { what: 'goods' } }, () => ({ shelf: 7 }))
+        await stepWithUndo(ctx, 'charge', { by: 'refund', data: { what: 'card' } }, () => 'receipt-1')
+        return ctx.emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      run: (_, ctx) => stepWithUndo(ctx, 'send', { by: 'call-back' }, () => {}),
+    }),
+  )
+  flows.register(
+    defineUndo('refund', {
+      run: (data: { what: string }, { name, isKnown, result }) => {
+        undone.push([data.what, name, isKnown, result])
+      },
+    }),
+  )
+  flows.register(
+    defineUndo('call-back', {
+      run: (data, { name, isKnown, result }, ctx) => {
+        undone.push([data, name, isKnown, result, ctx.handler, ctx.attempt])
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
-  const begun = await flow.cancel('sent back', { compensate: true })
-  const ended = await flow.settled()
+  const begun = await flow.cancel({ reason: 'sent back', compensate: true })
+  const ended = await flow.waitUntilSettled()
   const again = await flow.cancel({ compensate: true })
 
   expect(begun).toMatchObject({ state: 'compensating', isSettled: false, pending: 1, reason: 'sent back' })
@@ -58,15 +78,21 @@ test('compensation waits for a running attempt, whose undo gets an unknown resul
   const charged = deferred<string>()
   const aborted = deferred<unknown>()
   const undone: unknown[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    ctx.signal.addEventListener('abort', () => aborted.resolve(ctx.signal.reason))
-    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {
-      charging.resolve()
-      return charged.promise
-    })
-    return emit('OrderPaid', { method: 'card' })
-  })
-  flows.undo('refund', {}, (_, reported) => void undone.push(reported))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        ctx.signal.addEventListener('abort', () => aborted.resolve(ctx.signal.reason))
+        await stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {
+          charging.resolve()
+          return charged.promise
+        })
+        return ctx.emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
+  flows.register(defineUndo('refund', { run: (_, reported) => void undone.push(reported) }))
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -78,7 +104,7 @@ test('compensation waits for a running attempt, whose undo gets an unknown resul
   const stopping = await shop.query('select state from ~workflow_executions')
   // The replaced attempt completes its step and its run, and nothing of it counts.
   charged.resolve('receipt-1')
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(reason).toMatchObject({ code: 'execution_lost' })
   expect(during).toMatchObject({ state: 'compensating', pending: 1 })
@@ -100,11 +126,18 @@ test('compensation waits for an attempt that ignores its signal until its time l
   const flows = shop.store.workflows
   const charging = deferred<void>()
   const never = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay', timeoutMs: 60_000 }, async (_, ctx) => {
-    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => charging.resolve())
-    await never.promise
-  })
-  flows.undo('refund', {}, () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      timeoutMs: 60_000,
+      run: async (_, ctx) => {
+        await stepWithUndo(ctx, 'charge', { by: 'refund' }, () => charging.resolve())
+        await never.promise
+      },
+    }),
+  )
+  flows.register(defineUndo('refund', { run: () => {} }))
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -115,7 +148,7 @@ test('compensation waits for an attempt that ignores its signal until its time l
   await shop.query(
     `update ~workflow_executions set deadline_at = clock_timestamp() - interval '1 second' where state = 'stopping'`,
   )
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
   never.resolve()
 
   expect(ended.state).toBe('compensated')
@@ -140,21 +173,21 @@ test('compensation does not wait for an attempt whose worker died', async () => 
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: unknown[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, () => {})
-  flows.undo('refund', {}, (_, reported) => void undone.push(reported))
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
+  flows.register(defineUndo('refund', { run: (_, reported) => void undone.push(reported) }))
   await using dispatching = flows.worker({ handlers: [], pollMs: 60_000, leaseMs: 60_000 })
   await dispatching.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).pending === 1)
   const [claimed] = await claimAll(shop)
   const place = { executionId: claimed!.id, fence: claimed!.fence, kind: 'step', step: 'charge' }
-  await recordUndo(logOf(shop), shop.database, place, { handler: 'refund' })
+  await recordUndo(logOf(shop), shop.database, place, { by: 'refund' })
 
   const begun = await flow.cancel({ compensate: true })
   await die(shop)
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(begun).toMatchObject({ state: 'compensating', pending: 1 })
   expect(ended.state).toBe('compensated')
@@ -166,14 +199,20 @@ test('compensation continues where a worker died in the middle of it', async () 
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
-  })
-  flows.undo('refund', {}, (_, { name }, ctx) => void undone.push(`${name} ${ctx.attempt}`))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { by: 'refund' }, () => name)
+      },
+    }),
+  )
+  flows.register(defineUndo('refund', { run: (_, { name }, ctx) => void undone.push(`${name} ${ctx.attempt}`) }))
   const before = flows.worker({ handlers: ['pay'] })
   await before.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
   await before.stop()
   await flow.cancel({ compensate: true })
 
@@ -181,7 +220,7 @@ test('compensation continues where a worker died in the middle of it', async () 
   await die(shop)
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(claimed?.undoId).toBe(3)
   expect(ended.state).toBe('compensated')
@@ -194,20 +233,32 @@ test('an undo is retried; one that fails for good ends the compensation, and bec
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
-  })
-  flows.undo('refund', { retries: 1, backoff: { baseMs: 1 } }, (_, { name }, ctx) => {
-    undone.push(`${name} ${ctx.attempt}`)
-    if (name === 'two' || ctx.attempt === 1) throw new Error(`no refund of ${name}`)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { by: 'refund' }, () => name)
+      },
+    }),
+  )
+  flows.register(
+    defineUndo('refund', {
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: (_, { name }, ctx) => {
+        undone.push(`${name} ${ctx.attempt}`)
+        if (name === 'two' || ctx.attempt === 1) throw new Error(`no refund of ${name}`)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   await flow.cancel({ compensate: true })
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(ended).toMatchObject({ state: 'compensationFailed', isSettled: true, pending: 0, deadLetters: 1 })
   expect(undone).toEqual(['three 1', 'three 2', 'two 1', 'two 2'])
@@ -228,29 +279,50 @@ test('a handler that fails for good compensates the workflow, if it is configure
   const flows = shop.store.workflows
   const undone: string[] = []
   const packing = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => 'receipt-1')
-    return emit('OrderPaid', { method: 'card' })
-  })
-  flows.on('OrderPaid', { name: 'remind', delayMs: 60_000 }, () => {})
-  flows.on('OrderPaid', { name: 'pack' }, async (_, ctx) => {
-    packing.resolve()
-    await new Promise(resolve => ctx.signal.addEventListener('abort', resolve))
-    undone.push('packing stopped')
-  })
-  const failing = { name: 'ship', ordered: true, retries: 1, backoff: { baseMs: 1 }, onFailure: 'compensate' } as const
-  flows.on('OrderPaid', failing, async (_, ctx) => {
-    await packing.promise
-    await stepWithUndo(ctx, 'send', { handler: 'refund' }, () => {
-      throw new Error('no parcels')
-    })
-  })
-  flows.undo('refund', {}, (_, { name, isKnown }) => void undone.push(`${name} ${isKnown}`))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        await stepWithUndo(ctx, 'charge', { by: 'refund' }, () => 'receipt-1')
+        return ctx.emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
+  flows.register(defineHandler('remind', { on: 'OrderPaid', delayMs: 60_000, run: () => {} }))
+  flows.register(
+    defineHandler('pack', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      run: async (_, ctx) => {
+        packing.resolve()
+        await new Promise(resolve => ctx.signal.addEventListener('abort', resolve))
+        undone.push('packing stopped')
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      ordered: true,
+      retries: 1,
+      backoff: { baseMs: 1 },
+      onDeadLetter: 'compensate',
+      run: async (_, ctx) => {
+        await packing.promise
+        await stepWithUndo(ctx, 'send', { by: 'refund' }, () => {
+          throw new Error('no parcels')
+        })
+      },
+    }),
+  )
+  flows.register(defineUndo('refund', { run: (_, { name, isKnown }) => void undone.push(`${name} ${isKnown}`) }))
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(ended).toMatchObject({ state: 'compensated', reason: 'ship has failed: no parcels', deadLetters: 1 })
   expect(undone).toEqual(['packing stopped', 'send false', 'charge true'])
@@ -269,23 +341,35 @@ test('events and writes of an undo are stored with its end, and run no handlers'
   const flows = shop.store.workflows
   const seen: string[] = []
   await shop.query('create table ~refunds (step text)')
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    for (const name of ['one', 'two']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
-  })
-  flows.on('OrderPaid', { name: 'watch' }, event => void seen.push(event.type))
-  flows.undo('refund', {}, (_, { name }) =>
-    complete(
-      tx => tx.query(shop.named('insert into ~refunds values ($1)'), [name]),
-      emit('OrderPaid', { method: 'cash' }),
-    ),
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_, ctx) => {
+        for (const name of ['one', 'two']) await stepWithUndo(ctx, name, { by: 'refund' }, () => name)
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('watch', { events: shopEvents, on: 'OrderPaid', run: event => void seen.push(event.type) }),
+  )
+  flows.register(
+    defineUndo('refund', {
+      events: shopEvents,
+      run: (_, { name }, { emit }) =>
+        complete(
+          tx => tx.query(shop.named('insert into ~refunds values ($1)'), [name]),
+          emit('OrderPaid', { method: 'cash' }),
+        ),
+    }),
   )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   await flow.cancel({ compensate: true })
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(ended).toMatchObject({ state: 'compensated', lastType: 'OrderPaid' })
   const events = await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()
@@ -301,7 +385,7 @@ test('events and writes of an undo are stored with its end, and run no handlers'
 test('a workflow without undos is compensated immediately, and its open executions are removed', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -318,10 +402,17 @@ test('a lane keeps its place until its stopping attempt has ended', async () => 
   const flows = shop.store.workflows
   const seen: string[] = []
   const release = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till' }, async (_, ctx) => {
-    seen.push(ctx.correlationId)
-    if (ctx.correlationId === 'a') await release.promise
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: () => 'till',
+      run: async (_, ctx) => {
+        seen.push(ctx.correlationId)
+        if (ctx.correlationId === 'a') await release.promise
+      },
+    }),
+  )
   await using idle = flows.worker({ handlers: [] })
   await idle.start()
   for (const correlationId of ['a', 'b']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
@@ -332,16 +423,16 @@ test('a lane keeps its place until its stopping attempt has ended', async () => 
     async () => (await shop.query(`select * from ~workflow_executions where state = 'held'`)).length === 1,
   )
 
-  await flows.flow('a').cancel({ compensate: true })
+  await flows.get('a').cancel({ compensate: true })
   const states = await shop.query('select state from ~workflow_executions order by position')
   const wrong = await inconsistentCounters(shop)
   release.resolve()
-  await flows.flow('b').settled()
+  await flows.get('b').waitUntilSettled()
 
   expect(states).toEqual([{ state: 'stopping' }, { state: 'blocked' }])
   expect(wrong).toEqual([])
   expect(seen).toEqual(['a', 'b'])
-  expect(await flows.flow('a').status()).toMatchObject({ state: 'compensated' })
+  expect(await flows.get('a').status()).toMatchObject({ state: 'compensated' })
   expect(await inconsistentCounters(shop)).toEqual([])
 })
 
@@ -349,18 +440,24 @@ test('compensation reaches the children of the workflow, also if they have ended
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
-  flows.undo('refund', {}, (_, __, ctx) => void undone.push(ctx.correlationId))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, ctx) => stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {}),
+    }),
+  )
+  flows.register(defineUndo('refund', { run: (_, __, ctx) => void undone.push(ctx.correlationId) }))
   await using worker = flows.worker()
   await worker.start()
   const headers = { workflow: { parent: 'order' } }
   const order = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order' })
-  await order.settled()
+  await order.waitUntilSettled()
   const gift = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'gift', headers })
-  await gift.settled()
+  await gift.waitUntilSettled()
 
   await order.cancel({ compensate: true })
-  const ends = [await order.settled(), await gift.settled()]
+  const ends = [await order.waitUntilSettled(), await gift.waitUntilSettled()]
 
   expect(ends.map(({ state }) => state)).toEqual(['compensated', 'compensated'])
   expect(undone.sort()).toEqual(['gift', 'order'])

@@ -1,11 +1,12 @@
 /** Workers that die, are considered dead, or do not get the answer to a statement. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { complete, emit } from '../../src/workflows/emit.ts'
+import { complete } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { WorkflowStatus } from '../../src/workflows/status.ts'
 import { openDatabase } from '../support/engines.ts'
 import { lossyDatabase } from '../support/lossy-database.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openWorkerProcesses, type WorkerProcessesOptions } from '../support/worker-processes.ts'
 
@@ -22,12 +23,18 @@ test('SB-05: the execution of a killed worker is run by another after the lease,
   await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
-      store.workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
-        attempts.push(`${name} ${ctx.attempt}`)
-        if (attempts.length > 1) return
-        begun.resolve()
-        await new Promise(() => {})
-      }),
+      store.workflows.register(
+        defineHandler('pay', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          run: async (_event, ctx) => {
+            attempts.push(`${name} ${ctx.attempt}`)
+            if (attempts.length > 1) return
+            begun.resolve()
+            await new Promise(() => {})
+          },
+        }),
+      ),
   })
   const victim = await workers.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
@@ -35,7 +42,7 @@ test('SB-05: the execution of a killed worker is run by another after the lease,
 
   workers.kill(victim)
   await workers.start()
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status.state).toBe('settled')
   expect(attempts).toEqual(['worker-0 1', 'worker-1 2'])
@@ -45,7 +52,7 @@ test('SB-05: the execution of a killed worker is run by another after the lease,
 test('a dispatch that a crash of the server undid is made again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   await using dispatching = flows.worker({ handlers: [] })
   await dispatching.start()
   await flows.publish('OrderPlaced', { total: 1 })
@@ -66,10 +73,15 @@ test('an event that kills its workers becomes a dead letter in the end', async (
   await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store }) =>
-      store.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
-        begun.resolve()
-        await new Promise(() => {})
-      }),
+      store.workflows.register(
+        defineHandler('pay', {
+          on: 'OrderPlaced',
+          run: async () => {
+            begun.resolve()
+            await new Promise(() => {})
+          },
+        }),
+      ),
   })
   let victim = await workers.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
@@ -80,7 +92,7 @@ test('an event that kills its workers becomes a dead letter in the end', async (
     workers.kill(victim)
     victim = await workers.start()
   }
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status.state).toBe('failed')
   expect(await shop.query('select reason, attempts from ~dead_letters')).toEqual([{ reason: 'crashed', attempts: 5 }])
@@ -93,22 +105,29 @@ test('executions that a killed worker held in a lane are free with its head, in 
   await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
-      store.workflows.on('OrderPlaced', { name: 'pay', ordered: true }, async event => {
-        if (name === 'worker-0' && event.data.total === 2) {
-          begun.resolve()
-          await new Promise(() => {})
-        }
-        done.push(event.data.total)
-      }),
+      store.workflows.register(
+        defineHandler('pay', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          ordered: true,
+          run: async event => {
+            if (name === 'worker-0' && event.data.total === 2) {
+              begun.resolve()
+              await new Promise(() => {})
+            }
+            done.push(event.data.total)
+          },
+        }),
+      ),
   })
-  shop.store.workflows.on('OrderPlaced', { name: 'pay', ordered: true }, () => {})
+  shop.store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', ordered: true, run: () => {} }))
   for (const total of [1, 2, 3, 4]) await placed(shop, total)
   const victim = await workers.start()
   await begun.promise
 
   workers.kill(victim)
   await workers.start()
-  await shop.store.workflows.flow('order').settled()
+  await shop.store.workflows.get('order').waitUntilSettled()
 
   expect(done).toEqual([1, 2, 3, 4])
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
@@ -120,16 +139,21 @@ test('when the process that dispatches is killed, another dispatches after the l
   await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
-      store.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
-        seen.push(name)
-      }),
+      store.workflows.register(
+        defineHandler('pay', {
+          on: 'OrderPlaced',
+          run: async () => {
+            seen.push(name)
+          },
+        }),
+      ),
   })
   const victim = await workers.start()
-  await (await shop.store.workflows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await shop.store.workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   workers.kill(victim)
   await workers.start()
-  await (await shop.store.workflows.publish('OrderPlaced', { total: 2 })).settled()
+  await (await shop.store.workflows.publish('OrderPlaced', { total: 2 })).waitUntilSettled()
 
   expect(seen).toEqual(['worker-0', 'worker-1'])
 })
@@ -145,21 +169,28 @@ test.each([
   await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
-      store.workflows.on('OrderPlaced', { name: 'pay', retries: 3, backoff: { baseMs: 1 } }, async () => {
-        if (name === 'worker-0') {
-          begun.resolve()
-          await goOn.promise
-          if (late === 'failure') throw new Error('no money')
-        }
-        return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [name]))
-      }),
+      store.workflows.register(
+        defineHandler('pay', {
+          on: 'OrderPlaced',
+          retries: 3,
+          backoff: { baseMs: 1 },
+          run: async () => {
+            if (name === 'worker-0') {
+              begun.resolve()
+              await goOn.promise
+              if (late === 'failure') throw new Error('no money')
+            }
+            return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [name]))
+          },
+        }),
+      ),
   })
   const paused = await workers.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await begun.promise
   paused.database.pause()
   await workers.start()
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   goOn.resolve()
   await turn()
@@ -178,19 +209,26 @@ test('SB-06: the late success of an attempt does not change an execution that wa
   await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
-      store.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
-        if (name !== 'worker-0') throw new Error('no money')
-        begun.resolve()
-        await goOn.promise
-        return emit('OrderPaid', { method: 'card' })
-      }),
+      store.workflows.register(
+        defineHandler('pay', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          retries: 0,
+          run: async (_, { emit }) => {
+            if (name !== 'worker-0') throw new Error('no money')
+            begun.resolve()
+            await goOn.promise
+            return emit('OrderPaid', { method: 'card' })
+          },
+        }),
+      ),
   })
   const paused = await workers.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await begun.promise
   paused.database.pause()
   await workers.start()
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   goOn.resolve()
   await turn()
@@ -207,11 +245,17 @@ test('SB-07: a handler that takes longer than the lease is not taken over while 
   await using workers = await openWorkerProcesses(shop, {
     leaseMs,
     register: ({ store }) =>
-      store.workflows.on('OrderPlaced', { name: 'pay' }, async (event, ctx) => {
-        attempts[event.data.total]!.push(ctx.executionId)
-        await waitUntil(async () => (await startedBefore(shop, 1.5 * leaseMs)) > 0)
-        return emit('OrderPaid', { method: 'card' })
-      }),
+      store.workflows.register(
+        defineHandler('pay', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          run: async (event, ctx) => {
+            attempts[event.data.total]!.push(ctx.executionId)
+            await waitUntil(async () => (await startedBefore(shop, 1.5 * leaseMs)) > 0)
+            return ctx.emit('OrderPaid', { method: 'card' })
+          },
+        }),
+      ),
   })
   await workers.start()
   await workers.start()
@@ -219,7 +263,7 @@ test('SB-07: a handler that takes longer than the lease is not taken over while 
   // On a machine that stalls longer than the lease one of them is sometimes considered dead: not each time.
   const run = async (total: number): Promise<WorkflowStatus> => {
     attempts[total] = []
-    return (await shop.store.workflows.publish('OrderPlaced', { total })).settled()
+    return (await shop.store.workflows.publish('OrderPlaced', { total })).waitUntilSettled()
   }
   let status = await run(0)
   for (let round = 1; round < 10 && attempts.at(-1)!.length > 1; round++) status = await run(round)
@@ -241,7 +285,7 @@ test('a worker that others considered dead returns, and works again', async () =
   paused.database.resume()
   await waitUntil(async () => (await shop.query('select 1 from ~workflow_workers where owner = $1', [id])).length === 1)
   await other.worker.stop()
-  await (await shop.store.workflows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await shop.store.workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   expect(seen).toEqual(['worker-0 1'])
   expect(paused.worker.id).toBe(id)
@@ -252,17 +296,24 @@ test('executions claimed by a call whose answer was lost are free again soon, an
   const shop = await openShop({ database: lossy.database })
   const attempts: number[] = []
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', timeoutMs: endlessMs }, async (_event, ctx) => {
-    attempts.push(ctx.attempt)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      timeoutMs: endlessMs,
+      run: async (_event, ctx) => {
+        attempts.push(ctx.attempt)
+      },
+    }),
+  )
   await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
-  await flows.register()
+  await flows.sync()
   await placed(shop, 1)
 
   lossy.loseAnswerTo('workflows.claim')
   await worker.start()
   await waitUntil(() => attempts.length > 0)
-  await flows.flow('order').settled()
+  await flows.get('order').waitUntilSettled()
 
   expect(lossy.counts().lost).toBe(1)
   expect(attempts).toEqual([1])
@@ -273,17 +324,25 @@ test('a lane continues when the answer to the completion of its head is lost', a
   const shop = await openShop({ database: lossy.database })
   const done: number[] = []
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', ordered: true, timeoutMs: endlessMs }, async event => {
-    done.push(event.data.total)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: true,
+      timeoutMs: endlessMs,
+      run: async event => {
+        done.push(event.data.total)
+      },
+    }),
+  )
   await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
-  await flows.register()
+  await flows.sync()
   for (const total of [1, 2, 3]) await placed(shop, total)
 
   lossy.loseAnswerTo('workflows.finish')
   await worker.start()
   await waitUntil(() => lossy.counts().lost === 1)
-  await flows.flow('order').settled()
+  await flows.get('order').waitUntilSettled()
 
   expect(done).toEqual([1, 2, 3])
 })
@@ -294,12 +353,19 @@ test('SB-39: an outcome that cannot be stored at first is stored later, and the 
   await shop.query('create table ~receipts (total integer)')
   const runs: number[] = []
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', timeoutMs: endlessMs }, async event => {
-    runs.push(event.data.total)
-    if (event.data.total === 1) return undefined
-    if (event.data.total === 2) return emit('OrderPaid', { method: 'card' })
-    return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [event.data.total]))
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      timeoutMs: endlessMs,
+      run: async (event, { emit }) => {
+        runs.push(event.data.total)
+        if (event.data.total === 1) return undefined
+        if (event.data.total === 2) return emit('OrderPaid', { method: 'card' })
+        return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [event.data.total]))
+      },
+    }),
+  )
   await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
   await worker.start()
 
@@ -307,7 +373,7 @@ test('SB-39: an outcome that cannot be stored at first is stored later, and the 
   lossy.refuse('workflows.finish', 3)
   for (const total of [1, 2, 3]) await placed(shop, total)
   await waitUntil(() => lossy.counts().refused === 6)
-  await flows.flow('order').settled()
+  await flows.get('order').waitUntilSettled()
 
   expect(runs.sort()).toEqual([1, 2, 3])
   expect(await shop.query('select total from ~receipts')).toEqual([{ total: 3 }])
@@ -319,18 +385,25 @@ test('a completion whose commit was not answered is stored once', async () => {
   await shop.query('create table ~receipts (total integer)')
   const flows = shop.store.workflows
   let runs = 0
-  flows.on('OrderPlaced', { name: 'pay', timeoutMs: endlessMs }, async event => {
-    runs++
-    const text = shop.named('insert into ~receipts values ($1)')
-    return complete(tx => tx.query(text, [event.data.total]), emit('OrderPaid', { method: 'card' }))
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      timeoutMs: endlessMs,
+      run: async (event, { emit }) => {
+        runs++
+        const text = shop.named('insert into ~receipts values ($1)')
+        return complete(tx => tx.query(text, [event.data.total]), emit('OrderPaid', { method: 'card' }))
+      },
+    }),
+  )
   await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
   await worker.start()
 
   lossy.loseAnswerTo('workflows.hold')
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(() => lossy.counts().lost === 1)
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(runs).toBe(1)
   expect(await shop.query('select total from ~receipts')).toEqual([{ total: 1 }])
@@ -341,20 +414,28 @@ test('when the writes of a head are refused, the next of its lane runs once, aft
   const shop = await openShop()
   const done: number[] = []
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', ordered: true }, async event => {
-    done.push(event.data.total)
-    if (event.data.total !== 1) return undefined
-    return complete(async () => {
-      throw new Error('no room')
-    })
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: true,
+      retries: 0,
+      run: async event => {
+        done.push(event.data.total)
+        if (event.data.total !== 1) return undefined
+        return complete(async () => {
+          throw new Error('no room')
+        })
+      },
+    }),
+  )
   await using worker = flows.worker()
-  await flows.register()
+  await flows.sync()
   for (const total of [1, 2, 3]) await placed(shop, total)
 
   await worker.start()
   await waitUntil(() => done.includes(3))
-  const status = await flows.flow('order').settled()
+  const status = await flows.get('order').waitUntilSettled()
 
   expect(done).toEqual([1, 2, 3])
   expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
@@ -364,9 +445,15 @@ function recorder(seen: string[], options: Omit<WorkerProcessesOptions, 'registe
   return {
     ...options,
     register: ({ store, name }) =>
-      store.workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
-        seen.push(`${name} ${ctx.attempt}`)
-      }),
+      store.workflows.register(
+        defineHandler('pay', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          run: async (_event, ctx) => {
+            seen.push(`${name} ${ctx.attempt}`)
+          },
+        }),
+      ),
   }
 }
 

@@ -1,6 +1,10 @@
 /** A dead letter remembers the steps of its execution: completed steps do not run again when it is retried. */
+
 import { expect, test } from 'vitest'
-import { openShop, type Shop } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { pruneAttempts } from '../../src/workflows/retention.ts'
+import { logOf } from '../support/consumer-parts.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 interface Desk {
@@ -22,16 +26,23 @@ async function openDesk(): Promise<Desk> {
   const flows = store.workflows
   const done: string[] = []
   let isOpen = false
-  flows.on('OrderPlaced', { name: 'deliver' }, async ({ data }, ctx) => {
-    const receipt = await ctx.step('charge', () => `receipt ${done.push(`charged ${data.total}`)}`)
-    await ctx.tx('book', async () => void done.push('booked'))
-    const paid = await ctx.waitFor('OrderPaid', { timeoutMs: 60_000 })
-    await ctx.sleep(5)
-    await ctx.step('ship', () => {
-      if (!isOpen) throw new Error('nobody is there')
-      done.push(`shipped with ${receipt}, paid by ${paid?.data.method}`)
-    })
-  })
+  flows.register(
+    defineHandler('deliver', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: async ({ data }, ctx) => {
+        const receipt = await ctx.step('charge', () => `receipt ${done.push(`charged ${data.total}`)}`)
+        await ctx.tx('book', async () => void done.push('booked'))
+        const paid = await ctx.waitForEvent('OrderPaid', { timeoutMs: 60_000 })
+        await ctx.sleep(5)
+        await ctx.step('ship', () => {
+          if (!isOpen) throw new Error('nobody is there')
+          done.push(`shipped with ${receipt}, paid by ${paid?.data.method}`)
+        })
+      },
+    }),
+  )
   const worker = flows.worker()
   await worker.start()
   const failures = async (id: string): Promise<number> => {
@@ -97,12 +108,12 @@ test('the steps of a dead letter are kept as long as it is open, and deleted by 
   const { workflows } = shop.store
   const id = await place()
 
-  await workflows.prune({ olderThanMs: 0 })
+  await pruneAttempts(logOf(shop), { olderThanMs: 0 })
   expect(await remembered()).toBeGreaterThan(0)
 
   await workflows.deadLetters.resolve('deliver', id, 'picked up by the customer')
   await waitUntil(async () => {
-    await workflows.prune({ olderThanMs: 0 })
+    await pruneAttempts(logOf(shop), { olderThanMs: 0 })
     return (await remembered()) === 0
   })
 })

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
 import { emit } from '../../src/workflows/emit.ts'
 import { WorkflowNotActive } from '../../src/workflows/errors.ts'
-import { openShop, outcome } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openFailingPayments } from './failing-payments.ts'
 
@@ -34,7 +35,7 @@ for (const [name, ask] of Object.entries({
 
     const asked = await ask(payments, id)
     await payments.until(id, 'replayed')
-    const status = await payments.flows.flow('order-1').settled()
+    const status = await payments.flows.get('order-1').waitUntilSettled()
 
     expect(asked).toEqual({ requested: 1, isRunning: true })
     expect(status).toMatchObject({ state: 'settled', deadLetters: 0, lastType: 'OrderPaid' })
@@ -139,7 +140,7 @@ test('SB-24: a dead letter that fails again is the same, open, with the attempts
   const deadLetter = await flows.deadLetters.show('pay', id)
   expect(deadLetter).toMatchObject({ state: 'open', reason: 'max_retries', retryAt: undefined })
   expect(deadLetter.errors.map(error => error.message)).toEqual(Array.from({ length: 6 }, () => 'no money for 1'))
-  expect(await flows.flow('order-1').status()).toMatchObject({ state: 'failed', deadLetters: 1, pending: 0 })
+  expect(await flows.get('order-1').status()).toMatchObject({ state: 'failed', deadLetters: 1, pending: 0 })
   expect(await query('select failures from ~dead_letters')).toEqual([{ failures: 3 }])
 })
 
@@ -203,12 +204,19 @@ test('requested dead letters run when their time comes', async () => {
 test('similar failures form one group, with the latest error and both times', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, event => {
-    throw new Error(event.data.total < 10 ? `no money for order ${event.data.total}` : 'the bank is closed')
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: event => {
+        throw new Error(event.data.total < 10 ? `no money for order ${event.data.total}` : 'the bank is closed')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
-  for (const total of [1, 2, 99, 3]) await (await flows.publish('OrderPlaced', { total })).settled()
+  for (const total of [1, 2, 99, 3]) await (await flows.publish('OrderPlaced', { total })).waitUntilSettled()
 
   const [many, one] = await flows.deadLetters.groups()
 
@@ -323,8 +331,8 @@ test('requested dead letters of a retired handler do not block others, and are r
   const fail = (): void => {
     if (!isFixed) throw new Error('no money')
   }
-  flows.on('OrderPlaced', { name: 'pay' }, fail)
-  flows.on('OrderPaid', { name: 'ship' }, fail)
+  flows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: fail }))
+  flows.register(defineHandler('ship', { events: shopEvents, on: 'OrderPaid', retries: 0, run: fail }))
   await using worker = flows.worker({ pollMs: 100 })
   await worker.start()
   // More than are queued in one transaction.
@@ -333,11 +341,11 @@ test('requested dead letters of a retired handler do not block others, and are r
   await waitUntil(async () => (await query('select from ~dead_letters')).length === 102)
   isFixed = true
 
-  await flows.retireHandler('pay')
+  await flows.handlers.retire('pay')
   await flows.deadLetters.retryAll({}, { perSecond: 1_000 })
-  const status = await paid.settled({ timeoutMs: 10_000 })
+  const status = await paid.waitUntilSettled({ timeoutMs: 10_000 })
   const open = await query(`select from ~dead_letters where state = 'open'`)
-  await flows.resumeHandler('pay')
+  await flows.handlers.resume('pay')
   await waitUntil(async () => (await query(`select from ~dead_letters where state = 'open'`)).length === 0)
 
   expect(status.state).toBe('settled')
@@ -346,21 +354,34 @@ test('requested dead letters of a retired handler do not block others, and are r
 
 test('a retry goes to the newest version of the handler', async () => {
   const { store, sibling } = await openShop()
-  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {
-    throw new Error('no money')
-  })
+  store.workflows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        throw new Error('no money')
+      },
+    }),
+  )
   const old = store.workflows.worker({ pollMs: 50 })
   await old.start()
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
   const flows = (await sibling()).workflows
-  flows.on('OrderPlaced', { name: 'pay', version: 2 }, (_, ctx) => emit('OrderShipped', { parcel: `v${ctx.version}` }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      version: 2,
+      run: (_, ctx) => ctx.emit('OrderShipped', { parcel: `v${ctx.version}` }),
+    }),
+  )
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
   const [deadLetter] = await flows.deadLetters.list()
 
   await flows.deadLetters.retry('pay', deadLetter!.eventId)
-  const shipped = await flow.waitFor('OrderShipped', { timeoutMs: 30_000 })
+  const shipped = await flow.waitForEvent('OrderShipped', { timeoutMs: 30_000 })
 
   expect(shipped.data.parcel).toBe('v2')
 })
@@ -373,21 +394,21 @@ test('the worker that runs a retry may die: another one continues it', async () 
     if (++runs === 1) throw new Error('no money')
     return runs === 2 ? never : emit('OrderPaid', { method: 'card' as const })
   }
-  store.workflows.on('OrderPlaced', { name: 'pay' }, pay)
+  store.workflows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: pay }))
   const mortal = store.workflows.worker({ drainMs: 0 })
   await mortal.start()
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
   const [deadLetter] = await store.workflows.deadLetters.list()
 
   await store.workflows.deadLetters.retry('pay', deadLetter!.eventId)
   await waitUntil(() => runs === 2)
   const heirs = (await sibling()).workflows
-  heirs.on('OrderPlaced', { name: 'pay' }, pay)
+  heirs.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: pay }))
   await query(`update ~workflow_workers set lease_ms = 0`)
   await using heir = heirs.worker({ pollMs: 20 })
   await heir.start()
-  await flow.waitFor('OrderPaid', { timeoutMs: 30_000 })
+  await flow.waitForEvent('OrderPaid', { timeoutMs: 30_000 })
 
   expect(await heirs.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'replayed', attempts: 3 })
 })

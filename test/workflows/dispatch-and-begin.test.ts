@@ -2,9 +2,10 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import type { Database } from '../../src/database/database.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { openDatabase } from '../support/engines.ts'
 import { lossyDatabase } from '../support/lossy-database.ts'
-import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
+import { connect, onServer, openShop, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -48,8 +49,8 @@ async function enter({ query }: Pick<Shop, 'query'>, owner: string): Promise<voi
 
 async function openOrders(count: number): Promise<Shop> {
   const shop = await openShop()
-  shop.store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
-  await shop.store.workflows.register()
+  shop.store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
+  await shop.store.workflows.sync()
   await place(shop, count)
   return shop
 }
@@ -109,14 +110,20 @@ test('an execution that began for a worker that never got the answer is released
   const shop = await openShop({ database: lossy.database })
   const { workflows } = shop.store
   const attempts: number[] = []
-  workflows.on('OrderPlaced', { name: 'pay' }, (_, { attempt }) => void attempts.push(attempt))
+  workflows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { attempt }) => void attempts.push(attempt),
+    }),
+  )
   await using worker = workflows.worker({ pollMs: 10 })
   await worker.start()
-  await (await workflows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   lossy.loseAnswerTo('workflows.dispatch')
   const flow = await workflows.publish('OrderPlaced', { total: 2 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(lossy.counts().lost).toBe(1)
   expect(attempts).toEqual([1, 1])
@@ -131,19 +138,22 @@ test('an execution that has begun is not released while the answer is on its way
     async run(statement) {
       const rows = await database.run<never>(statement)
       const seen = looks
-      if (statement.label === 'workflows.tick') looks++
       if (statement.label === 'workflows.dispatch') await waitUntil(() => looks >= seen + 2)
       return rows
+    },
+    async runArrays(statement) {
+      if (statement.label === 'workflows.due') looks++
+      return database.runArrays(statement)
     },
   }
   const shop = await openShop({ database: late })
   const { workflows } = shop.store
   let runs = 0
-  workflows.on('OrderPlaced', { name: 'pay' }, () => void runs++)
+  workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => void runs++ }))
   await using worker = workflows.worker({ pollMs: 10 })
   await worker.start()
 
-  for (let total = 0; total < 3; total++) await (await workflows.publish('OrderPlaced', { total })).settled()
+  for (let total = 0; total < 3; total++) await (await workflows.publish('OrderPlaced', { total })).waitUntilSettled()
 
   expect(runs).toBe(3)
   expect(await shop.query(`select 1 from ~workflow_activity where kind = 'released'`)).toEqual([])
@@ -153,10 +163,16 @@ test('each execution runs once, however often its worker checks its list', async
   const shop = await openShop()
   const { workflows } = shop.store
   const seen = new Map<number, number>()
-  workflows.on('OrderPlaced', { name: 'pay' }, async ({ data }) => {
-    seen.set(data.total, (seen.get(data.total) ?? 0) + 1)
-    await new Promise(setImmediate)
-  })
+  workflows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async ({ data }) => {
+        seen.set(data.total, (seen.get(data.total) ?? 0) + 1)
+        await new Promise(setImmediate)
+      },
+    }),
+  )
   await using worker = workflows.worker({ concurrency: 4, pollMs: 1 })
   await worker.start()
 
@@ -165,7 +181,7 @@ test('each execution runs once, however often its worker checks its list', async
     await Promise.all(
       orders.slice(at, at + 30).map(async total => {
         const flow = await workflows.publish('OrderPlaced', { total })
-        await flow.settled()
+        await flow.waitUntilSettled()
       }),
     )
 
@@ -179,10 +195,15 @@ test('a stopping worker releases executions that are dispatched to it meanwhile'
   const { workflows } = shop.store
   const hold = deferred<void>()
   let runs = 0
-  workflows.on('OrderPlaced', { name: 'pay' }, async () => {
-    runs++
-    await hold.promise
-  })
+  workflows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      run: async () => {
+        runs++
+        await hold.promise
+      },
+    }),
+  )
   await using worker = workflows.worker({ concurrency: 2 })
   await worker.start()
   await using dispatching = workflows.worker({ handlers: [] })

@@ -1,11 +1,11 @@
 /** A shop whose payments fail until they are fixed: every order becomes a dead letter of the handler `pay`. */
 import { onTestFinished } from 'vitest'
 import type { StoreOptions } from '../../src/store.ts'
-import { emit } from '../../src/workflows/emit.ts'
-import type { Flow } from '../../src/workflows/flow.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { Worker } from '../../src/workflows/work/worker.ts'
-import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
+import type { Workflow } from '../../src/workflows/workflow.ts'
+import { openShop, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 export interface FailingPayments extends Shop {
@@ -30,11 +30,19 @@ export async function openFailingPayments(
   const flows = shop.store.workflows
   const tried: number[] = []
   let isFixed = false
-  flows.on('OrderPlaced', { ...(options as object), name: 'pay' }, event => {
-    tried.push(event.data.total)
-    if (!isFixed) throw new Error(`no money for ${event.data.total}`)
-    return emit('OrderPaid', { method: 'card' })
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      ...(options as object),
+      run: (event, { emit }) => {
+        tried.push(event.data.total)
+        if (!isFixed) throw new Error(`no money for ${event.data.total}`)
+        return emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
   const worker = flows.worker({ pollMs: 200 })
   await worker.start()
   onTestFinished(() => worker.stop())
@@ -48,8 +56,8 @@ export async function openFailingPayments(
     },
     async place(total, correlationId) {
       const id = crypto.randomUUID()
-      const flow: Flow<ShopMap> = await flows.publish('OrderPlaced', { total }, { id, correlationId })
-      await flow.settled()
+      const flow: Workflow<ShopMap> = await flows.publish('OrderPlaced', { total }, { id, correlationId })
+      await flow.waitUntilSettled()
       return id
     },
     until: (eventId, state) =>

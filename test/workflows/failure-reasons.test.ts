@@ -5,7 +5,8 @@ import { upcaster } from '../../src/events/read/upcast.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import { NonRetryable, RetryLater } from '../../src/workflows/errors.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openFailingPayments } from './failing-payments.ts'
@@ -18,11 +19,19 @@ async function letterOf(
 ): Promise<{ reason: string; attempts: number; lastError: { message: string } }> {
   const { store } = shop ?? (await openShop())
   const flows = store.workflows
-  flows.on('OrderPlaced', { ...(options as object), name: 'pay', backoff: { baseMs: 1 } }, run as never)
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ...(options as object),
+      backoff: { baseMs: 1 },
+      run: run as never,
+    }),
+  )
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
   const [deadLetter] = await flows.deadLetters.list()
   return deadLetter!
 }
@@ -36,20 +45,44 @@ test('SB-19: a dead letter has the true reason', async () => {
   const flows = store.workflows
   const retries = { retries: 2, backoff: { baseMs: 1 } }
   const paid = emit('OrderPaid', { method: 'card' as const })
-  flows.on('OrderPlaced', { name: 'failed' }, fails)
-  flows.on('OrderPlaced', { ...retries, name: 'max_retries' }, fails)
-  flows.on('OrderPlaced', { ...retries, name: 'timeout', timeoutMs: 20 }, () => new Promise<never>(() => {}))
-  flows.on('OrderPlaced', { ...retries, name: 'non_retryable' }, () => {
-    throw new NonRetryable({ reason: 'the card is stolen' })
-  })
-  flows.on('OrderPlaced', { ...retries, name: 'invalid_result' }, () => ({ paid: true }) as never)
-  flows.on('OrderPlaced', { ...retries, name: 'invalid_emission' }, () => emit('OrderPaid', { method: 1n as never }))
-  flows.on('OrderPlaced', { ...retries, name: 'too_many_emitted' }, () => [paid, paid, paid])
-  flows.on(['OrderPlaced', 'OrderShipped'], { ...retries, name: 'hops' }, () => emit('OrderShipped', { parcel: 'x' }))
+  flows.register(defineHandler('failed', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: fails }))
+  flows.register(defineHandler('max_retries', { events: shopEvents, on: 'OrderPlaced', ...retries, run: fails }))
+  flows.register(
+    defineHandler('timeout', { on: 'OrderPlaced', ...retries, timeoutMs: 20, run: () => new Promise<never>(() => {}) }),
+  )
+  flows.register(
+    defineHandler('non_retryable', {
+      on: 'OrderPlaced',
+      ...retries,
+      run: () => {
+        throw new NonRetryable({ reason: 'the card is stolen' })
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('invalid_result', { on: 'OrderPlaced', ...retries, run: () => ({ paid: true }) as never }),
+  )
+  flows.register(
+    defineHandler('invalid_emission', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ...retries,
+      run: (_, { emit }) => emit('OrderPaid', { method: 1n as never }),
+    }),
+  )
+  flows.register(defineHandler('too_many_emitted', { on: 'OrderPlaced', ...retries, run: () => [paid, paid, paid] }))
+  flows.register(
+    defineHandler('hops', {
+      events: shopEvents,
+      on: ['OrderPlaced', 'OrderShipped'],
+      ...retries,
+      run: (_, { emit }) => emit('OrderShipped', { parcel: 'x' }),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   const deadLetters = await flows.deadLetters.list()
   expect(deadLetters).toHaveLength(8)
@@ -157,14 +190,14 @@ test('other data is validated like the event', async () => {
 test('an event over which several workers die becomes a dead letter', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => undefined)
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => undefined }))
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 1)
 
   await query('update ~workflow_executions set crashes = 4, attempt = 4, run_at = now()')
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(await flows.deadLetters.list()).toMatchObject([{ reason: 'crashed', attempts: 5 }])
 })
@@ -192,15 +225,22 @@ test('an attempt that runs at the deadline is cut off there, however much of its
 test('an execution whose next attempt is later than its deadline fails at its deadline', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', retries: 100, deadlineMs: 60_000 }, () => {
-    throw new RetryLater({ delayMs: 3_600_000, reason: 'the bank is closed' })
-  })
+  flows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 100,
+      deadlineMs: 60_000,
+      run: () => {
+        throw new RetryLater({ delayMs: 3_600_000, reason: 'the bank is closed' })
+      },
+    }),
+  )
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await executionStates(shop)) === '1 delayed')
   await letTimePass(shop, 60_000)
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   const [deadLetter] = await flows.deadLetters.list()
   expect(deadLetter).toMatchObject({ reason: 'deadline', attempts: 2, lastError: { code: 'deadline_passed' } })
@@ -209,7 +249,7 @@ test('an execution whose next attempt is later than its deadline fails at its de
 test('a deleted event leaves no dead letter, but is shown in the activity', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => undefined)
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => undefined }))
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -217,7 +257,7 @@ test('a deleted event leaves no dead letter, but is shown in the activity', asyn
 
   await query('delete from ~events')
   await query('update ~workflow_executions set run_at = now()')
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(await flows.deadLetters.list()).toEqual([])
   expect(await query(`select outcome, error->>'code' as code from ~workflow_activity where kind = 'failed'`)).toEqual([
@@ -242,19 +282,26 @@ test('SB-08: events that cause each other in a cycle end in a dead letter after 
   const { store } = await openShop()
   const flows = store.workflows
   let placed = 0
-  flows.on('OrderPlaced', { name: 'place-again', ordered: true }, event => {
-    placed++
-    return event.data.total === 0 ? undefined : emit('OrderPlaced', { total: event.data.total })
-  })
+  flows.register(
+    defineHandler('place-again', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: true,
+      run: (event, { emit }) => {
+        placed++
+        return event.data.total === 0 ? undefined : emit('OrderPlaced', { total: event.data.total })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const circle = await flows.publish('OrderPlaced', { total: 1 }, { headers: { workflow: { hops: 45 } } })
   const other = await flows.publish('OrderPlaced', { total: 0 })
-  const ended = await circle.settled()
+  const ended = await circle.waitUntilSettled()
 
   expect(ended).toMatchObject({ state: 'failed', deadLetters: 1, pending: 0 })
-  expect((await other.settled()).state).toBe('settled')
+  expect((await other.waitUntilSettled()).state).toBe('settled')
   expect(placed).toBe(6 + 1)
   expect(await flows.deadLetters.list()).toMatchObject([{ reason: 'hops', lastError: { code: 'hops_exceeded' } }])
 })
@@ -263,15 +310,24 @@ test('SB-08: a poison event is dead-lettered after its retries, and its lane con
   const { store } = await openShop()
   const flows = store.workflows
   const ran: number[] = []
-  flows.on('OrderPlaced', { name: 'pay', ordered: true, retries: 2, backoff: { baseMs: 1 } }, event => {
-    ran.push(event.data.total)
-    if (event.data.total === 1) throw new Error('poison')
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: true,
+      retries: 2,
+      backoff: { baseMs: 1 },
+      run: event => {
+        ran.push(event.data.total)
+        if (event.data.total === 1) throw new Error('poison')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
-  const status = await flows.flow('order-1').settled()
+  const status = await flows.get('order-1').waitUntilSettled()
 
   expect(ran).toEqual([1, 1, 1, 2, 3])
   expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
@@ -281,7 +337,7 @@ test('SB-09: the waits between attempts grow up to a limit, and part of each is 
   const { store, query } = await openShop()
   const flows = store.workflows
   const backoff = { baseMs: 100_000, maxMs: 300_000 }
-  flows.on('OrderPlaced', { name: 'pay', retries: 4, backoff }, fails)
+  flows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 4, backoff, run: fails }))
   await using worker = flows.worker({ pollMs: 10 })
   await worker.start()
   const orders = 5
@@ -314,12 +370,24 @@ test('an error can say when to try again', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const options = { retries: 1, backoff: { baseMs: 1 } }
-  flows.on('OrderPlaced', { ...options, name: 'pay' }, () => {
-    throw new RetryLater({ delayMs: 7_000_000, reason: 'the bank is closed' })
-  })
-  flows.on('OrderPlaced', { ...options, name: 'ship' }, () => {
-    throw Object.assign(new Error('too many'), { retryAfterMs: 9_000_000 })
-  })
+  flows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      ...options,
+      run: () => {
+        throw new RetryLater({ delayMs: 7_000_000, reason: 'the bank is closed' })
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      on: 'OrderPlaced',
+      ...options,
+      run: () => {
+        throw Object.assign(new Error('too many'), { retryAfterMs: 9_000_000 })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   await flows.publish('OrderPlaced', { total: 1 })
@@ -347,7 +415,7 @@ test('SB-46: the dead letter and the end of the execution are one transaction: n
   }
   const { store, query } = await openShop({ logger: { debug() {}, info() {}, warn() {}, error } })
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, fails)
+  flows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: fails }))
   await using worker = flows.worker({ pollMs: 20 })
   const expire = (): Promise<unknown> => query(`update ~workflow_executions set deadline_at = '-infinity'`)
 
@@ -361,7 +429,7 @@ test('SB-46: the dead letter and the end of the execution are one transaction: n
   const during = await flow.status()
   await query('alter table ~dead_letters drop constraint full_up')
   await expire()
-  const after = await flow.settled()
+  const after = await flow.waitUntilSettled()
 
   expect(left).toEqual({ crashes: 1 })
   expect(during).toMatchObject({ isSettled: false, pending: 1, deadLetters: 0 })

@@ -3,7 +3,8 @@ import { type Clock, systemClock } from '../../src/core/clock.ts'
 import { ConnectionLost } from '../../src/database/errors.ts'
 import { batch, complete, emit } from '../../src/workflows/emit.ts'
 import type { TerminalFailure } from '../../src/workflows/handler.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const fails = (): never => {
@@ -21,26 +22,27 @@ async function shippedIn({ query }: Shop): Promise<Emitted[]> {
     where type = 'OrderShipped' order by position`)
 }
 
-test('SB-19: events of onFailure are emitted once, with the dead letter, and carry the true reason', async () => {
+test('SB-19: events of onDeadLetter are emitted once, with the dead letter, and carry the true reason', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const failures: TerminalFailure[] = []
-  flows.on(
-    'OrderPlaced',
-    {
-      ...{ name: 'pay', retries: 1, backoff: { baseMs: 1 }, timeoutMs: 20 },
-      onFailure(failure, event) {
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ...{ retries: 1, backoff: { baseMs: 1 }, timeoutMs: 20 },
+      onDeadLetter(failure, ctx) {
         failures.push(failure)
-        return emit('OrderShipped', { parcel: `${failure.reason} of ${event.data.total}` })
+        return ctx.emit('OrderShipped', { parcel: `${failure.reason} of ${failure.event.data.total}` })
       },
-    },
-    () => new Promise<never>(() => {}),
+      run: () => new Promise<never>(() => {}),
+    }),
   )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status).toMatchObject({ state: 'failed', lastType: 'OrderShipped', deadLetters: 1 })
   expect(failures).toMatchObject([{ reason: 'timeout', attempts: 2, error: { code: 'execution_timeout' } }])
@@ -52,34 +54,56 @@ test('SB-19: events of onFailure are emitted once, with the dead letter, and car
   expect(event).toEqual({ correlation_id: flow.correlationId, causation_id: deadLetter!.eventId })
 })
 
-test('SB-18: events of onFailure never run the handler that failed, whatever it subscribes to', async () => {
+test('SB-18: events of onDeadLetter never run the handler that failed, whatever it subscribes to', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
-  flows.on('*', { name: 'audit', onFailure: (_, event) => emit(event.type, event.data as never) }, event => {
-    seen.push(`audit ${event.type}`)
-    throw new Error('full')
-  })
-  flows.on('OrderPlaced', { name: 'pay' }, (event, ctx) => {
-    seen.push(`pay ${event.type} ${ctx.attempt}`)
-  })
+  flows.register(
+    defineHandler('audit', {
+      events: shopEvents,
+      on: '*',
+      onDeadLetter: ({ event }, ctx) => ctx.emit(event.type, event.data as never),
+      retries: 0,
+      run: event => {
+        seen.push(`audit ${event.type}`)
+        throw new Error('full')
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (event, ctx) => {
+        seen.push(`pay ${event.type} ${ctx.attempt}`)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(seen.sort()).toEqual(['audit OrderPlaced', 'pay OrderPlaced 1', 'pay OrderPlaced 1'])
   expect(status.deadLetters).toBe(1)
 })
 
-test('onFailure is called each time a dead letter fails again', async () => {
+test('onDeadLetter is called each time a dead letter fails again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', onFailure: () => emit('OrderShipped', { parcel: 'none' }) }, fails)
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      onDeadLetter: () => emit('OrderShipped', { parcel: 'none' }),
+      retries: 0,
+      run: fails,
+    }),
+  )
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
   const [deadLetter] = await flows.deadLetters.list()
 
   for (let n = 2; n <= 3; n++) {
@@ -91,111 +115,163 @@ test('onFailure is called each time a dead letter fails again', async () => {
   expect(await flows.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
 })
 
-test('writes of onFailure are stored with the dead letter', async () => {
+test('writes of onDeadLetter are stored with the dead letter', async () => {
   const { store, query, named } = await openShop()
   await query('create table ~complaints (line text)')
   const flows = store.workflows
   const write = named('insert into ~complaints values ($1)')
-  flows.on('OrderPlaced', { name: 'pay', onFailure: ({ reason }) => complete(tx => tx.query(write, [reason])) }, fails)
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      onDeadLetter: ({ reason }) => complete(tx => tx.query(write, [reason])),
+      retries: 0,
+      run: fails,
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   expect(await query('select line from ~complaints')).toEqual([{ line: 'failed' }])
   expect(await flows.deadLetters.list()).toMatchObject([{ state: 'open', reason: 'failed' }])
 })
 
-for (const [what, { onFailure, noted, clock }] of Object.entries({
+for (const [what, { onDeadLetter, noted, clock }] of Object.entries({
   throws: {
-    onFailure: () => {
+    onDeadLetter: () => {
       throw new TypeError('the printer is off')
     },
     noted: 'TypeError: the printer is off',
   },
   'fails because its own database is unavailable': {
-    onFailure: () => {
+    onDeadLetter: () => {
       throw new ConnectionLost({ reason: 'the books are closed' })
     },
     noted: 'ConnectionLost: ',
   },
   'returns something other than emissions': {
-    onFailure: () => 'sorry',
+    onDeadLetter: () => 'sorry',
     noted: 'InvalidResult: Handler "pay" returned',
   },
   'emits an event that cannot be stored': {
-    onFailure: () => emit('OrderShipped', { parcel: 'x' }, { stream: 'order-1', expected: 7 }),
+    onDeadLetter: () => emit('OrderShipped', { parcel: 'x' }, { stream: 'order-1', expected: 7 }),
     noted: 'VersionConflict: ',
   },
   'writes rows that cannot be stored': {
-    onFailure: () => complete(tx => tx.query('select 1 / 0')),
+    onDeadLetter: () => complete(tx => tx.query('select 1 / 0')),
     noted: 'division by zero',
   },
-  'never returns': { onFailure: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
-} as Record<string, { onFailure: () => unknown; noted: string; clock?: Clock }>))
-  test(`the dead letter is stored although onFailure ${what}, and records that`, async () => {
+  'never returns': { onDeadLetter: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
+} as Record<string, { onDeadLetter: () => unknown; noted: string; clock?: Clock }>))
+  test(`the dead letter is stored although onDeadLetter ${what}, and records that`, async () => {
     const shop = await openShop({ clock })
     const flows = shop.store.workflows
-    flows.on('OrderPlaced', { name: 'pay', onFailure: onFailure as never }, fails)
+    flows.register(
+      defineHandler('pay', {
+        events: shopEvents,
+        on: 'OrderPlaced',
+        onDeadLetter: onDeadLetter as never,
+        retries: 0,
+        run: fails,
+      }),
+    )
     await using worker = flows.worker()
     await worker.start()
 
-    const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+    const status = await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
     expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
     const [deadLetter] = await flows.deadLetters.list()
     expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { message: 'no money' } })
-    expect(deadLetter!.lastError.onFailure).toContain(noted)
+    expect(deadLetter!.lastError.onDeadLetter).toContain(noted)
     expect(await shippedIn(shop)).toEqual([])
   })
 
-test('a result that cannot be stored becomes a dead letter, even if onFailure fails as well', async () => {
+test('a result that cannot be stored becomes a dead letter, even if onDeadLetter fails as well', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const nowhere = { stream: 'order-1', expected: 7 }
-  const onFailure = () => emit('OrderShipped', { parcel: 'x' }, nowhere)
-  flows.on('OrderPlaced', { name: 'pay', onFailure }, () => emit('OrderPaid', { method: 'card' }, nowhere))
+  const onDeadLetter = () => emit('OrderShipped', { parcel: 'x' }, nowhere)
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      onDeadLetter,
+      retries: 0,
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }, nowhere),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   const [deadLetter] = await flows.deadLetters.list()
   expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
-  expect(deadLetter!.lastError.onFailure).toContain('VersionConflict')
+  expect(deadLetter!.lastError.onDeadLetter).toContain('VersionConflict')
 })
 
-test('an event that exceeded its depth calls onFailure, and handlers that fail because of each other end', async () => {
+test('an event that exceeded its depth calls onDeadLetter, and handlers that fail because of each other end', async () => {
   const shop = await openShop({ workflows: { maxHops: 3 } })
   const flows = shop.store.workflows
   const again = () => emit('OrderShipped', { parcel: 'again' })
-  flows.on(['OrderPlaced', 'OrderShipped'], { name: 'pay', onFailure: again }, fails)
-  flows.on(['OrderPlaced', 'OrderShipped'], { name: 'ship', onFailure: again }, fails)
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: ['OrderPlaced', 'OrderShipped'],
+      onDeadLetter: again,
+      retries: 0,
+      run: fails,
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: ['OrderPlaced', 'OrderShipped'],
+      onDeadLetter: again,
+      retries: 0,
+      run: fails,
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
-  const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  const status = await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   const deadLetters = await flows.deadLetters.list()
   expect(status.deadLetters).toBe(deadLetters.length)
   // Two chains in parallel: either may be ahead.
   expect((await shippedIn(shop)).map(({ workflow }) => workflow.hops).sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4])
-  expect(deadLetters.filter(deadLetter => deadLetter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
+  expect(deadLetters.filter(deadLetter => deadLetter.lastError.onDeadLetter?.includes('HopsExceeded'))).toHaveLength(2)
 })
 
-test('an event of onFailure of one of a batch has its place in the batch', async () => {
+test('an event of onDeadLetter of one of a batch has its place in the batch', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'split' }, () =>
-    batch([emit('OrderPaid', { method: 'card' }), emit('OrderPaid', { method: 'cash' })]),
+  flows.register(
+    defineHandler('split', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => batch([emit('OrderPaid', { method: 'card' }), emit('OrderPaid', { method: 'cash' })]),
+    }),
   )
-  flows.on('OrderPaid', { name: 'book', onFailure: () => emit('OrderShipped', { parcel: 'none' }) }, event => {
-    if (event.data.method === 'cash') throw new Error('no change')
-  })
+  flows.register(
+    defineHandler('book', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      onDeadLetter: () => emit('OrderShipped', { parcel: 'none' }),
+      retries: 0,
+      run: event => {
+        if (event.data.method === 'cash') throw new Error('no change')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   expect(await shippedIn(shop)).toMatchObject([
     { workflow: { failed: 'book', batches: [{ id: expect.any(String), index: 1, size: 2 }] } },

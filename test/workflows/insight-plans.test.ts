@@ -1,6 +1,7 @@
 /** Views of workflows use indexes: no page, count or status scans a table that grows. */
 import { expect, test } from 'vitest'
 import type { Statement } from '../../src/database/sql.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { openDatabase } from '../support/engines.ts'
 import { explain, recording } from '../support/query-plans.ts'
 import { openShop, placed, type Shop, take } from '../support/shop.ts'
@@ -30,8 +31,8 @@ async function openLarge(): Promise<Shop & { sent: Map<string, Statement> }> {
   const database = recording(await openDatabase(), statement => sent.set(statement.label, statement))
   const shop = await openShop({ database })
   const { store, query } = shop
-  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
-  await store.workflows.register()
+  store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
+  await store.workflows.sync()
   const events = Array.from({ length: 5_000 }, (_, n) => ({
     ...{ stream: `order-${n % 1000}`, ...placed(n), correlationId: `checkout-${n % 2500}` },
   }))
@@ -66,16 +67,16 @@ async function openLarge(): Promise<Shop & { sent: Map<string, Statement> }> {
 test('every view is read through its index, whatever values it was planned for', async () => {
   const { store, sent, database } = await openLarge()
   const flows = store.workflows
-  await take(flows.watch({ after: 14_000, handler: 'h7' }), 1)
-  await take(flows.flow('checkout-7').watch(), 1)
+  await take(flows.watch({ from: 14_000, handler: 'h7' }), 1)
+  await take(flows.get('checkout-7').watch(), 1)
   await flows.attempts({ outcome: 'completed' })
   await flows.attempts({ correlationId: 'checkout-7' })
   await flows.attempts({ handler: 'h7' })
   await flows.list({ limit: 20 })
   await flows.list({ parent: 'checkout-7', limit: 20 })
-  await flows.flow('checkout-7').status()
+  await flows.get('checkout-7').status()
   await flows.stats()
-  await flows.failed({ limit: 20 })
+  await flows.list({ hasDeadLetters: true, limit: 20 })
 
   for (const [label, indexes] of Object.entries(indexesOf)) {
     const statement = sent.get(label)

@@ -1,14 +1,16 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { pruneAttempts } from '../../src/workflows/retention.ts'
-import { claim } from '../../src/workflows/work/claim.ts'
-import { drawFences } from '../../src/workflows/work/fences.ts'
+import { claim, drawFences } from '../../src/workflows/work/claim.ts'
 import { enterWorker } from '../../src/workflows/work/rescue.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
+  checkEvents,
   deadLettersOf,
   expectNothingOpen,
   fanOut,
@@ -23,10 +25,22 @@ test('SB-13: the run of a join is taken over from a worker that dies', async () 
   const { flows, query } = checks
   const seen: string[] = []
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check' }, event => emit('OrderChecked', event.data))
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, ctx) => {
-    seen.push(`${events.map(event => event.data.item)} in attempt ${ctx.attempt}`)
-  })
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: (event, { emit }) => emit('OrderChecked', event.data),
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: (events, ctx) => {
+        seen.push(`${events.map(event => event.data.item)} in attempt ${ctx.attempt}`)
+      },
+    }),
+  )
   await using worker = flows.worker({ handlers: ['fan-out', 'check'] })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
@@ -53,13 +67,26 @@ test('SB-15: a join whose handler fails is retried, then dead-lettered, and leav
   const seen: string[] = []
   let isBroken = true
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check' }, event => emit('OrderChecked', event.data))
-  const options = { name: 'clear', of: 'batch', retries: 1, backoff: { baseMs: 1 } } as const
-  flows.join('OrderChecked', options, (events, ctx) => {
-    seen.push(`${events.map(event => event.data.item)} of ${ctx.join.size}`)
-    if (isBroken) throw new Error('the clerk is ill')
-    return emit('OrderCleared', { items: events.map(event => event.data.item) })
-  })
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: (event, { emit }) => emit('OrderChecked', event.data),
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: (events, ctx) => {
+        seen.push(`${events.map(event => event.data.item)} of ${ctx.join.size}`)
+        if (isBroken) throw new Error('the clerk is ill')
+        return ctx.emit('OrderCleared', { items: events.map(event => event.data.item) })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
@@ -87,14 +114,29 @@ async function openMendable(policy: JoinPolicy) {
   const pen = { isBroken: true }
   const ink = deferred<void>()
   fanOut(flows, { join: 'clear' })
-  flows.on('CheckAsked', { name: 'check' }, async ({ data }) => {
-    if (data.item === 'pen' && pen.isBroken) throw new Error('the pen is broken')
-    if (data.item === 'ink') await ink.promise
-    return emit('OrderChecked', data)
-  })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', policy }, (events, { join }) => {
-    seen.push(`${events.map(event => event.data.item)}, failed ${join.failed.length}, partial ${join.isPartial}`)
-  })
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      retries: 0,
+      run: async ({ data }, { emit }) => {
+        if (data.item === 'pen' && pen.isBroken) throw new Error('the pen is broken')
+        if (data.item === 'ink') await ink.promise
+        return emit('OrderChecked', data)
+      },
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      policy,
+      retries: 0,
+      run: (events, { join }) => {
+        seen.push(`${events.map(event => event.data.item)}, failed ${join.failed.length}, partial ${join.isPartial}`)
+      },
+    }),
+  )
   const worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
@@ -103,7 +145,7 @@ async function openMendable(policy: JoinPolicy) {
 }
 
 test('a failed branch whose dead letter is retried in time counts as arrived', async () => {
-  await using shop = await openMendable('all-settled')
+  await using shop = await openMendable('allSettled')
   const { checks, pen, ink, flow } = shop
 
   pen.isBroken = false
@@ -142,18 +184,39 @@ test('the retried dead letter of an inner join continues in the outer batch', as
   let isBroken = true
   const glue = deferred<void>()
   fanOut(flows, { join: 'clear' })
-  flows.on('CheckAsked', { name: 'take-apart' }, async ({ data: { item } }) => {
-    if (item === 'glue') await glue.promise
-    return batch(['left', 'right'].map(part => emit('PartChecked', { item, part })))
-  })
-  flows.join('PartChecked', { name: 'put-together', of: 'batch' }, events => {
-    const { item } = events[0]!.data
-    if (item === 'pen' && isBroken) throw new Error('it does not fit')
-    return emit('OrderChecked', { item })
-  })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', policy: 'all-settled' }, (events, { join }) => {
-    seen.push(`${events.map(event => event.data.item)}, failed ${join.failed}`)
-  })
+  flows.register(
+    defineHandler('take-apart', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: async ({ data: { item } }, { emit }) => {
+        if (item === 'glue') await glue.promise
+        return batch(['left', 'right'].map(part => emit('PartChecked', { item, part })))
+      },
+    }),
+  )
+  flows.register(
+    defineJoin('put-together', {
+      events: checkEvents,
+      on: 'PartChecked',
+      retries: 0,
+      run: (events, { emit }) => {
+        const { item } = events[0]!.data
+        if (item === 'pen' && isBroken) throw new Error('it does not fit')
+        return emit('OrderChecked', { item })
+      },
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      policy: 'allSettled',
+      retries: 0,
+      run: (events, { join }) => {
+        seen.push(`${events.map(event => event.data.item)}, failed ${join.failed}`)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'glue'] })
@@ -172,13 +235,24 @@ test('the dead letter of a join can be retried with its event edited', async () 
   const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
-  flows.on('OrderPlaced', { name: 'fan-out' }, event =>
-    batch(event.data.items.map(item => emit('OrderChecked', { item }))),
+  flows.register(
+    defineHandler('fan-out', {
+      events: checkEvents,
+      on: 'OrderPlaced',
+      run: (event, { emit }) => batch(event.data.items.map(item => emit('OrderChecked', { item }))),
+    }),
   )
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
-    seen.push(events.map(event => event.data.item).join(' '))
-    if (events.some(event => event.data.item === 'inc')) throw new Error('inc is not known')
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      retries: 0,
+      run: events => {
+        seen.push(events.map(event => event.data.item).join(' '))
+        if (events.some(event => event.data.item === 'inc')) throw new Error('inc is not known')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'inc'] })
@@ -197,20 +271,44 @@ test('onFailure of a join emits into the outer batch', async () => {
   const { flows } = checks
   const seen: string[] = []
   fanOut(flows, { join: 'clear' })
-  flows.on('CheckAsked', { name: 'take-apart' }, ({ data: { item } }) =>
-    batch([emit('PartAsked', { item, part: 'left' })], { join: 'put-together' }),
+  flows.register(
+    defineHandler('take-apart', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: ({ data: { item } }, { emit }) =>
+        batch([emit('PartAsked', { item, part: 'left' })], { join: 'put-together' }),
+    }),
   )
-  flows.on('PartAsked', { name: 'check-part' }, ({ data }) => {
-    if (data.item === 'pen') throw new Error('the pen is broken')
-    return emit('PartChecked', data)
-  })
+  flows.register(
+    defineHandler('check-part', {
+      events: checkEvents,
+      on: 'PartAsked',
+      retries: 0,
+      run: ({ data }, { emit }) => {
+        if (data.item === 'pen') throw new Error('the pen is broken')
+        return emit('PartChecked', data)
+      },
+    }),
+  )
   const onFailure = ({ reason }: { reason: string }) => emit('OrderChecked', { item: reason })
-  flows.join('PartChecked', { name: 'put-together', of: 'batch', onFailure }, events =>
-    emit('OrderChecked', { item: events[0]!.data.item }),
+  flows.register(
+    defineJoin('put-together', {
+      events: checkEvents,
+      on: 'PartChecked',
+      onDeadLetter: onFailure,
+      run: (events, { emit }) => emit('OrderChecked', { item: events[0]!.data.item }),
+    }),
   )
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, { join }) => {
-    seen.push(`${events.map(event => event.data.item).join(' ')}, failed ${join.failed}`)
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      retries: 0,
+      run: (events, { join }) => {
+        seen.push(`${events.map(event => event.data.item).join(' ')}, failed ${join.failed}`)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
@@ -226,21 +324,33 @@ test('a retired join still gets the events of its open batches, and opens no mor
   const found = deferred<void>()
   const seen: string[][] = []
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check' }, async event => {
-    if (event.data.item === 'ink') await found.promise
-    return emit('OrderChecked', event.data)
-  })
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: async (event, { emit }) => {
+        if (event.data.item === 'ink') await found.promise
+        return emit('OrderChecked', event.data)
+      },
+    }),
+  )
   // With another handler for the same events their branches end later than they arrive.
-  flows.on('OrderChecked', { name: 'weigh' }, () => {})
-  flows.join('OrderChecked', { name: 'cleared', of: 'batch' }, events => {
-    seen.push(events.map(event => event.data.item))
-  })
+  flows.register(defineHandler('weigh', { on: 'OrderChecked', run: () => {} }))
+  flows.register(
+    defineJoin('cleared', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: events => {
+        seen.push(events.map(event => event.data.item))
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const first = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
   await waitUntil(async () => (await joinsOf(shop)).length === 1)
 
-  await flows.retireHandler('cleared')
+  await flows.handlers.retire('cleared')
   const second = await flows.publish('OrderPlaced', { items: ['glue'] })
   await settled(second)
   found.resolve()
@@ -257,13 +367,24 @@ test('the state of a join is kept as long as its dead letter is open', async () 
   const { log } = openConsumerParts(checks)
   let isBroken = true
   const seen: string[] = []
-  flows.on('OrderPlaced', { name: 'fan-out' }, event =>
-    batch(event.data.items.map(item => emit('OrderChecked', { item }))),
+  flows.register(
+    defineHandler('fan-out', {
+      events: checkEvents,
+      on: 'OrderPlaced',
+      run: (event, { emit }) => batch(event.data.items.map(item => emit('OrderChecked', { item }))),
+    }),
   )
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
-    if (isBroken) throw new Error('the clerk is ill')
-    seen.push(events.map(event => event.data.item).join(' '))
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      retries: 0,
+      run: events => {
+        if (isBroken) throw new Error('the clerk is ill')
+        seen.push(events.map(event => event.data.item).join(' '))
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))

@@ -2,9 +2,13 @@
  * Random nested batches against their expected result: each join once, with the results of its branches. A failure names its
  * seed.
  */
+
 import { expect, test } from 'vitest'
+import { defineEvents } from '../../src/events/definition.ts'
 import type { HandlerResult } from '../../src/workflows/emit.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { pick, type Random, seeded } from '../chaos/seeded-random.ts'
 import { expectNothingOpen, openOrderChecks, settled } from './order-checks.ts'
@@ -18,11 +22,12 @@ type Tree =
   | { readonly kind: 'batch'; readonly branches: readonly Tree[] }
 
 interface TreeMap {
-  readonly [type: string]: unknown
   readonly OrderPlaced: { readonly tree: Tree }
   readonly CheckAsked: { readonly path: string; readonly tree: Tree }
   readonly OrderChecked: { readonly path: string }
 }
+
+const treeEvents = defineEvents<TreeMap>()
 
 type Ending = 'arrived' | 'empty' | 'failed'
 
@@ -79,26 +84,43 @@ function register(flows: Workflows<TreeMap>, lines: Map<string, string[]>): void
       branches.map((tree, at) => emit('CheckAsked', { path: `${path}.${at}`, tree })),
       { join: 'clear' },
     ) as never
-  flows.on('OrderPlaced', { name: 'place' }, ({ data: { tree } }) =>
-    tree.kind === 'batch' ? fanOut('order', tree.branches) : undefined,
+  flows.register(
+    defineHandler('place', {
+      events: treeEvents,
+      on: 'OrderPlaced',
+      run: ({ data: { tree } }) => (tree.kind === 'batch' ? fanOut('order', tree.branches) : undefined),
+    }),
   )
-  flows.on('CheckAsked', { name: 'check' }, ({ data: { path, tree } }) => {
-    if (tree.kind === 'failure') throw new Error(`${path} fails`)
-    if (tree.kind === 'step') return emit('CheckAsked', { path, tree: tree.next })
-    if (tree.kind === 'batch') return fanOut(path, tree.branches)
-    return tree.kind === 'event' ? emit('OrderChecked', { path }) : undefined
+  flows.register(
+    defineHandler('check', {
+      events: treeEvents,
+      on: 'CheckAsked',
+      retries: 0,
+      run: ({ data: { path, tree } }, { emit }) => {
+        if (tree.kind === 'failure') throw new Error(`${path} fails`)
+        if (tree.kind === 'step') return emit('CheckAsked', { path, tree: tree.next })
+        if (tree.kind === 'batch') return fanOut(path, tree.branches)
+        return tree.kind === 'event' ? emit('OrderChecked', { path }) : undefined
+      },
+    }),
+  )
+  flows.register(defineHandler('audit', { on: 'OrderChecked', inline: true, run: () => {} }))
+  const clear = defineJoin('clear', {
+    events: treeEvents,
+    on: 'OrderChecked',
+    policy: 'allSettled',
+    retries: 0,
+    run: (events, { correlationId, join, emit }) => {
+      const paths = events.map(event => event.data.path)
+      const own = lines.get(correlationId) ?? []
+      own.push(lineOf(join.size, paths, join.failed, join.empty))
+      lines.set(correlationId, own)
+      const end = endOf(events.length)
+      if (end === 'throws') throw new Error('three are a crowd')
+      return end === 'emits' ? emit('OrderChecked', { path: paths[0]!.split('.').slice(0, -1).join('.') }) : undefined
+    },
   })
-  flows.on('OrderChecked', { name: 'audit', inline: true }, () => {})
-  const options = { name: 'clear', of: 'batch', policy: 'all-settled' } as const
-  flows.join('OrderChecked', options, (events, { correlationId, join }) => {
-    const paths = events.map(event => event.data.path)
-    const own = lines.get(correlationId) ?? []
-    own.push(lineOf(join.size, paths, join.failed, join.empty))
-    lines.set(correlationId, own)
-    const end = endOf(events.length)
-    if (end === 'throws') throw new Error('three are a crowd')
-    return end === 'emits' ? emit('OrderChecked', { path: paths[0]!.split('.').slice(0, -1).join('.') }) : undefined
-  })
+  flows.register(clear)
 }
 
 test('SB-17: nested batches end as their branches end, each join once', async () => {
@@ -113,7 +135,7 @@ test('SB-17: nested batches end as their branches end, each join once', async ()
 
   const orders = Array.from({ length: 12 }, (_, at) => ({ id: `order-${at}`, tree: growBatch(random, 3) }))
   await Promise.all(orders.map(({ id, tree }) => flows.publish('OrderPlaced', { tree }, { correlationId: id })))
-  for (const { id } of orders) await settled(checks.flows.flow(id))
+  for (const { id } of orders) await settled(checks.flows.get(id))
 
   for (const { id, tree } of orders) {
     const expected: string[] = []

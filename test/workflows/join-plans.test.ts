@@ -3,8 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
 import { enqueue } from '../../src/workflows/dispatch/enqueue.ts'
-import { moveBatches } from '../../src/workflows/joins/joins.ts'
-import { recountBranches } from '../../src/workflows/joins/recount.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
+import { moveBatches, recountBranches } from '../../src/workflows/joins/joins.ts'
 import { loadRoutes } from '../../src/workflows/routes.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
 import { type OrderChecks, openOrderChecks } from './order-checks.ts'
@@ -14,8 +14,8 @@ const tables = ['workflow_joins', 'workflow_join_entries', 'workflow_branches']
 test('opening, arriving, ending and closing use their indexes, however many joins are closed already', async () => {
   const checks = await openOrderChecks()
   const { log } = openConsumerParts(checks)
-  checks.flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
-  await checks.flows.register()
+  checks.flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
+  await checks.flows.sync()
   const [route] = await loadRoutes(log, log.database)
   await fill(checks, route!.id)
 

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
-import type { AnyJoinOptions, JoinInfo, JoinPolicy } from '../../src/workflows/joins/join.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import type { JoinInfo, JoinPolicy } from '../../src/workflows/joins/join.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
+  checkEvents,
   deadLettersOf,
   expectNothingOpen,
   fanOut,
@@ -29,13 +31,27 @@ async function openPolicy(
   const { flows } = checks
   const runs: Run[] = []
   fanOut(flows, { join: 'clear' })
-  flows.on('CheckAsked', { name: 'check' }, ({ data }) => {
-    if (broken.includes(data.item)) throw new Error(`${data.item} is broken`)
-    return empty.includes(data.item) ? undefined : emit('OrderChecked', data)
-  })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', policy }, (events, ctx) => {
-    runs.push({ items: events.map(event => event.data.item), join: ctx.join })
-  })
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      retries: 0,
+      run: ({ data }, { emit }) => {
+        if (broken.includes(data.item)) throw new Error(`${data.item} is broken`)
+        return empty.includes(data.item) ? undefined : emit('OrderChecked', data)
+      },
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      policy,
+      run: (events, ctx) => {
+        runs.push({ items: events.map(event => event.data.item), join: ctx.join })
+      },
+    }),
+  )
   return { ...checks, runs }
 }
 
@@ -75,10 +91,18 @@ test('all: if every branch fails, the join that their handler emits for has one 
   const checks = await openOrderChecks()
   const { flows } = checks
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check', emits: ['OrderChecked'] }, () => {
-    throw new Error('broken')
-  })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      emits: ['OrderChecked'],
+      retries: 0,
+      run: () => {
+        throw new Error('broken')
+      },
+    }),
+  )
+  flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
 
@@ -90,7 +114,7 @@ test('all: if every branch fails, the join that their handler emits for has one 
 })
 
 test('all-settled: it runs when every branch has ended, with the outcome of each', async () => {
-  const checks = await openPolicy('all-settled', { broken: ['pen', 'tape'], empty: ['paper'] })
+  const checks = await openPolicy('allSettled', { broken: ['pen', 'tape'], empty: ['paper'] })
   await using worker = checks.flows.worker()
   await worker.start()
 
@@ -103,7 +127,7 @@ test('all-settled: it runs when every branch has ended, with the outcome of each
 })
 
 test('all-settled: it also runs if every branch has failed', async () => {
-  const checks = await openPolicy('all-settled', { broken: items })
+  const checks = await openPolicy('allSettled', { broken: items })
   await using worker = checks.flows.worker()
   await worker.start()
 
@@ -156,10 +180,17 @@ test('SB-12: without any traffic the join times out and runs with the events it 
   const checks = await openOrderChecks()
   const { flows } = checks
   const runs: Run[] = []
-  const options = { name: 'clear', of: 'batch', timeoutMs: 40, onTimeout: 'partial' } as const
-  flows.join('OrderChecked', options, (events, ctx) => {
-    runs.push({ items: events.map(event => event.data.item), join: ctx.join })
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      joinTimeoutMs: 40,
+      onJoinTimeout: 'partial',
+      run: (events, ctx) => {
+        runs.push({ items: events.map(event => event.data.item), join: ctx.join })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const batch = { id: randomUUID(), size: 4 }
@@ -183,7 +214,7 @@ test('SB-12: without any traffic the join times out and has a dead letter', asyn
   const checks = await openOrderChecks()
   const { flows } = checks
   let runs = 0
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', timeoutMs: 40, retries: 5 }, () => void runs++)
+  flows.register(defineJoin('clear', { on: 'OrderChecked', joinTimeoutMs: 40, retries: 5, run: () => void runs++ }))
   await using worker = flows.worker()
   await worker.start()
 
@@ -204,10 +235,18 @@ test('SB-12: a join that the batch names times out, also if nothing ever arrives
   const { flows } = checks
   const runs: JoinInfo[] = []
   fanOut(flows, { join: 'clear' })
-  flows.on('CheckAsked', { name: 'check', delayMs: 60_000 }, () => {})
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', timeoutMs: 30, onTimeout: 'partial' }, (_, ctx) => {
-    runs.push(ctx.join)
-  })
+  flows.register(defineHandler('check', { on: 'CheckAsked', delayMs: 60_000, run: () => {} }))
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      joinTimeoutMs: 30,
+      onJoinTimeout: 'partial',
+      run: (_, ctx) => {
+        runs.push(ctx.join)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
@@ -220,20 +259,22 @@ test('SB-12: a join that the batch names times out, also if nothing ever arrives
 test('a join refuses options that it does not support', async () => {
   const { flows } = await openOrderChecks()
   const join = (more: object): void =>
-    flows.join('OrderChecked', { name: 'clear', of: 'batch', ...more } as AnyJoinOptions, () => {})
+    flows.register(defineJoin('clear', { on: 'OrderChecked', ...more, run: () => {} }))
 
   for (const wrong of [
     { of: 'stream' },
     { policy: 'some' },
     { policy: { quorum: 0 } },
     { policy: { quorum: 1.5 } },
+    { joinTimeoutMs: 0 },
     { timeoutMs: 0 },
-    { attemptTimeoutMs: 0 },
-    { onTimeout: 'ignore' },
+    { onJoinTimeout: 'ignore' },
     { ordered: true },
     { inline: true },
     { when: () => true },
   ])
     expect(() => join(wrong), JSON.stringify(wrong)).toThrowError(expect.objectContaining({ code: 'invalid_option' }))
-  expect(() => flows.join('*' as 'OrderChecked', { name: 'all', of: 'batch' }, () => {})).toThrowError('one by one')
+  expect(() => flows.register(defineJoin('all', { on: '*' as 'OrderChecked', run: () => {} }))).toThrowError(
+    'Name the types it waits for',
+  )
 })

@@ -2,13 +2,16 @@ import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import type { Executor } from '../../src/database/database.ts'
-import { batch, emit } from '../../src/workflows/emit.ts'
+import { batch } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { JoinInfo } from '../../src/workflows/joins/join.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { moveBatches } from '../../src/workflows/joins/joins.ts'
 import { loadRoutes } from '../../src/workflows/routes.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
+  checkEvents,
   expectNothingOpen,
   fanOut,
   items,
@@ -25,22 +28,34 @@ test('SB-10: after a fan-out the join runs once, with all events in the order of
   const runs: { items: string[]; join: JoinInfo }[] = []
   const order = new Map(items.map(item => [item as string, deferred<void>()]))
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check' }, async event => {
-    // From the last one to the first.
-    const at = items.indexOf(event.data.item as 'pen')
-    if (at < items.length - 1) await order.get(items[at + 1]!)!.promise
-    order.get(event.data.item)!.resolve()
-    return emit('OrderChecked', { item: event.data.item })
-  })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, ctx) => {
-    runs.push({ items: events.map(event => event.data.item), join: ctx.join })
-    return emit('OrderCleared', { items: events.map(event => event.data.item) })
-  })
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: async (event, { emit }) => {
+        // From the last one to the first.
+        const at = items.indexOf(event.data.item as 'pen')
+        if (at < items.length - 1) await order.get(items[at + 1]!)!.promise
+        order.get(event.data.item)!.resolve()
+        return emit('OrderChecked', { item: event.data.item })
+      },
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: (events, ctx) => {
+        runs.push({ items: events.map(event => event.data.item), join: ctx.join })
+        return ctx.emit('OrderCleared', { items: events.map(event => event.data.item) })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { items })
-  const cleared = await flow.waitFor('OrderCleared')
+  const cleared = await flow.waitForEvent('OrderCleared')
   const status = await settled(flow)
 
   expect(runs).toEqual([
@@ -57,13 +72,32 @@ test('fan-out, several steps in each branch, then the join', async () => {
   const { flows } = checks
   const seen: string[][] = []
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'begin' }, event => emit('CheckBegun', event.data))
-  flows.on('CheckBegun', { name: 'check', ordered: true }, event => emit('OrderChecked', event.data))
-  flows.on('OrderChecked', { name: 'audit', inline: true }, () => {})
-  flows.on('*', { name: 'watch' }, () => {})
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
-    seen.push(events.map(event => event.data.item))
-  })
+  flows.register(
+    defineHandler('begin', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: (event, { emit }) => emit('CheckBegun', event.data),
+    }),
+  )
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckBegun',
+      ordered: true,
+      run: (event, { emit }) => emit('OrderChecked', event.data),
+    }),
+  )
+  flows.register(defineHandler('audit', { on: 'OrderChecked', inline: true, run: () => {} }))
+  flows.register(defineHandler('watch', { on: '*', run: () => {} }))
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: events => {
+        seen.push(events.map(event => event.data.item))
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
@@ -78,7 +112,7 @@ test('fan-out, several steps in each branch, then the join', async () => {
 test('a workflow is not settled while one of its joins waits', async () => {
   const checks = await openOrderChecks()
   const { flows } = checks
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
+  flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
   const place = { id: randomUUID(), size: 2 }
@@ -96,7 +130,7 @@ test('SB-14: a duplicate that arrives when the join has closed is ignored, and o
   const checks = await openOrderChecks()
   const { flows } = checks
   let runs = 0
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => void runs++)
+  flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => void runs++ }))
   await using worker = flows.worker()
   await worker.start()
   const place = { id: randomUUID(), size: 2 }
@@ -116,9 +150,15 @@ test('SB-16: a second event of an index is ignored, the first one counts', async
   const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[][] = []
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
-    seen.push(events.map(event => event.data.item))
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: events => {
+        seen.push(events.map(event => event.data.item))
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const place = { id: randomUUID(), size: 2 }
@@ -126,7 +166,7 @@ test('SB-16: a second event of an index is ignored, the first one counts', async
   await publishChecked(checks, { ...place, index: 0 }, 'first')
   await joined(checks, 1)
   await publishChecked(checks, { ...place, index: 0 }, 'second')
-  await waitUntil(async () => (await checks.flows.flow('order-1').status()).state === 'waiting')
+  await waitUntil(async () => (await checks.flows.get('order-1').status()).state === 'waiting')
   const flow = await publishChecked(checks, { ...place, index: 1 }, 'other')
   await settled(flow)
 
@@ -143,9 +183,15 @@ test('SB-16: an event with another batch size is logged and does not count; the 
   const checks = await openOrderChecks({ logger })
   const { flows } = checks
   const seen: string[][] = []
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
-    seen.push(events.map(event => event.data.item))
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: events => {
+        seen.push(events.map(event => event.data.item))
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const id = randomUUID()
@@ -173,12 +219,23 @@ test('SB-17: a branch that emits nothing, or is filtered out, counts as done', a
   const { flows } = checks
   const runs: { items: string[]; empty: readonly number[] }[] = []
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check', when: event => event.data.item !== 'ink' }, event =>
-    event.data.item === 'glue' ? undefined : emit('OrderChecked', event.data),
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      when: event => event.data.item !== 'ink',
+      run: (event, { emit }) => (event.data.item === 'glue' ? undefined : emit('OrderChecked', event.data)),
+    }),
   )
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, ctx) => {
-    runs.push({ items: events.map(event => event.data.item), empty: ctx.join.empty })
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: (events, ctx) => {
+        runs.push({ items: events.map(event => event.data.item), empty: ctx.join.empty })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
@@ -194,11 +251,17 @@ test('SB-17: a batch whose branches all end without an event still closes the jo
   const { flows } = checks
   const runs: JoinInfo[] = []
   fanOut(flows, { join: 'clear' })
-  flows.on('CheckAsked', { name: 'check' }, () => {})
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, ctx) => {
-    expect(events).toEqual([])
-    runs.push(ctx.join)
-  })
+  flows.register(defineHandler('check', { on: 'CheckAsked', run: () => {} }))
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: (events, ctx) => {
+        expect(events).toEqual([])
+        runs.push(ctx.join)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
@@ -217,7 +280,7 @@ test('a batch without handlers also closes the join that it names', async () => 
   const { flows } = checks
   let runs = 0
   fanOut(flows, { join: 'clear' })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => void runs++)
+  flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => void runs++ }))
   await using worker = flows.worker()
   await worker.start()
 
@@ -234,12 +297,19 @@ test.each(['queued', 'inline'])(
     const runs: JoinInfo[] = []
     fanOut(flows)
     const inline = kind === 'inline'
-    flows.on(
-      'CheckAsked',
-      { name: 'check', emits: ['OrderChecked'], inline, when: e => e.data.item !== 'ink' },
-      () => {},
+    flows.register(
+      defineHandler('check', {
+        events: checkEvents,
+        on: 'CheckAsked',
+        emits: ['OrderChecked'],
+        inline,
+        when: e => e.data.item !== 'ink',
+        run: () => {},
+      }),
     )
-    flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (_, ctx) => void runs.push(ctx.join))
+    flows.register(
+      defineJoin('clear', { events: checkEvents, on: 'OrderChecked', run: (_, ctx) => void runs.push(ctx.join) }),
+    )
     await using worker = flows.worker()
     await worker.start()
 
@@ -253,7 +323,7 @@ test.each(['queued', 'inline'])(
 test('a batch that names an unregistered join fails its handler', async () => {
   const { flows, store } = await openOrderChecks()
   fanOut(flows, { join: 'cleer' })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
+  flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
 
@@ -270,9 +340,27 @@ test('two joins of one batch each run once', async () => {
   const { flows } = checks
   const runs: string[] = []
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check' }, event => emit('OrderChecked', event.data))
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => void runs.push(`clear ${events.length}`))
-  flows.join('OrderChecked', { name: 'count', of: 'batch' }, events => void runs.push(`count ${events.length}`))
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: (event, { emit }) => emit('OrderChecked', event.data),
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: events => void runs.push(`clear ${events.length}`),
+    }),
+  )
+  flows.register(
+    defineJoin('count', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: events => void runs.push(`count ${events.length}`),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
@@ -286,14 +374,26 @@ test('two batches of one run are joined separately', async () => {
   const checks = await openOrderChecks()
   const { flows } = checks
   const runs: string[][] = []
-  flows.on('OrderPlaced', { name: 'fan-out' }, () => [
-    batch([emit('OrderChecked', { item: 'pen' }), emit('OrderChecked', { item: 'ink' })]),
-    batch([emit('OrderChecked', { item: 'glue' })], { key: 'sticky' }),
-    emit('OrderChecked', { item: 'alone' }),
-  ])
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
-    runs.push(events.map(event => event.data.item))
-  })
+  flows.register(
+    defineHandler('fan-out', {
+      events: checkEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => [
+        batch([emit('OrderChecked', { item: 'pen' }), emit('OrderChecked', { item: 'ink' })]),
+        batch([emit('OrderChecked', { item: 'glue' })], { key: 'sticky' }),
+        emit('OrderChecked', { item: 'alone' }),
+      ],
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: events => {
+        runs.push(events.map(event => event.data.item))
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
@@ -307,14 +407,14 @@ test('a join that has begun ends with its version', async () => {
   const checks = await openOrderChecks()
   const { flows } = checks
   const runs: string[] = []
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => void runs.push('version 1'))
+  flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => void runs.push('version 1') }))
   await using worker = flows.worker()
   await worker.start()
   const [old, fresh] = [randomUUID(), randomUUID()]
   await publishChecked(checks, { id: old, index: 0, size: 2 })
   await joined(checks, 1)
   const newer = await checks.second()
-  newer.join('OrderChecked', { name: 'clear', version: 2, of: 'batch' }, () => void runs.push('version 2'))
+  newer.register(defineJoin('clear', { on: 'OrderChecked', version: 2, run: () => void runs.push('version 2') }))
   await using second = newer.worker()
   await second.start()
 
@@ -331,17 +431,28 @@ test('a new join can be backfilled with earlier events', async () => {
   const { flows } = checks
   const runs: string[][] = []
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check' }, event =>
-    event.data.item === 'ink' ? undefined : emit('OrderChecked', event.data),
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: (event, { emit }) => (event.data.item === 'ink' ? undefined : emit('OrderChecked', event.data)),
+    }),
   )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] })
   await settled(flow)
   const newer = await checks.second()
-  newer.join('OrderChecked', { name: 'clear', of: 'batch', startFrom: 0 }, (events, { join }) => {
-    runs.push([...events.map(event => event.data.item), `empty ${join.empty}`])
-  })
+  newer.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      from: 0,
+      run: (events, { join }) => {
+        runs.push([...events.map(event => event.data.item), `empty ${join.empty}`])
+      },
+    }),
+  )
 
   await using second = newer.worker()
   await second.start()
@@ -358,8 +469,14 @@ test('a branch that emits an event which is already in the log ends with that', 
   const id = randomUUID()
   let runs = 0
   fanOut(flows, { join: 'clear' })
-  flows.on('CheckAsked', { name: 'check' }, () => emit('CheckBegun', { item: 'both' }, { id, stream: 'checks' }))
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => void runs++)
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: (_, { emit }) => emit('CheckBegun', { item: 'both' }, { id, stream: 'checks' }),
+    }),
+  )
+  flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => void runs++ }))
   await using worker = flows.worker({ concurrency: 1 })
   await worker.start()
 
@@ -373,14 +490,14 @@ test('a join of a workflow that is cancelled is never run', async () => {
   const checks = await openOrderChecks()
   const { flows, query } = checks
   let runs = 0
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', timeoutMs: 60_000 }, () => void runs++)
+  flows.register(defineJoin('clear', { on: 'OrderChecked', joinTimeoutMs: 60_000, run: () => void runs++ }))
   await using worker = flows.worker()
   await worker.start()
   const place = { id: randomUUID(), size: 2 }
   const flow = await publishChecked(checks, { ...place, index: 0 })
   await joined(checks, 1)
 
-  await flow.cancel('changed their mind')
+  await flow.cancel({ reason: 'changed their mind' })
   await publishChecked(checks, { ...place, index: 1 })
   await settled(flow)
 
@@ -393,10 +510,19 @@ test('a branch whose failure compensates the workflow opens no join', async () =
   const checks = await openOrderChecks()
   const { flows, query } = checks
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'check', emits: ['OrderChecked'], onFailure: 'compensate' }, () => {
-    throw new Error('broken')
-  })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      emits: ['OrderChecked'],
+      onDeadLetter: 'compensate',
+      retries: 0,
+      run: () => {
+        throw new Error('broken')
+      },
+    }),
+  )
+  flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
   await using worker = flows.worker({ concurrency: 1 })
   await worker.start()
 
@@ -410,8 +536,8 @@ test('a branch whose failure compensates the workflow opens no join', async () =
 test('a hundred events take as many statements as two', async () => {
   const checks = await openOrderChecks()
   const { flows } = checks
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
-  await flows.register()
+  flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
+  await flows.sync()
   const { log } = openConsumerParts(checks)
   const [route] = await loadRoutes(log, log.database)
   const statementsOf = (size: number): Promise<number> =>

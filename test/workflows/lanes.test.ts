@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { openShop } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
@@ -11,17 +12,24 @@ test('SB-01: an ordered handler runs one at a time and in the order of the log, 
   const running = new Set<string>()
   const attempts = new Set<number>()
   let most = 0
-  flows.on('OrderPlaced', { name: 'pay', ordered: true }, async (event, ctx) => {
-    expect(running.has(ctx.correlationId)).toBe(false)
-    running.add(ctx.correlationId)
-    attempts.add(ctx.attempt)
-    most = Math.max(most, running.size)
-    // No handler continues before a second lane has begun.
-    await waitUntil(() => most > 1)
-    await turn()
-    seen.set(ctx.correlationId, [...(seen.get(ctx.correlationId) ?? []), event.data.total])
-    running.delete(ctx.correlationId)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: true,
+      run: async (event, ctx) => {
+        expect(running.has(ctx.correlationId)).toBe(false)
+        running.add(ctx.correlationId)
+        attempts.add(ctx.attempt)
+        most = Math.max(most, running.size)
+        // No handler continues before a second lane has begun.
+        await waitUntil(() => most > 1)
+        await turn()
+        seen.set(ctx.correlationId, [...(seen.get(ctx.correlationId) ?? []), event.data.total])
+        running.delete(ctx.correlationId)
+      },
+    }),
+  )
   await using worker = flows.worker({ concurrency: 8 })
   await worker.start()
 
@@ -30,7 +38,7 @@ test('SB-01: an ordered handler runs one at a time and in the order of the log, 
     for (const order of ['a', 'b', 'c', 'd'])
       published.push(flows.publish('OrderPlaced', { total }, { correlationId: order }))
   await Promise.all(published)
-  for (const order of ['a', 'b', 'c', 'd']) await flows.flow(order).settled({ timeoutMs: 100_000 })
+  for (const order of ['a', 'b', 'c', 'd']) await flows.get(order).waitUntilSettled({ timeoutMs: 100_000 })
 
   const inOrder = Array.from({ length: 25 }, (_, at) => at + 1)
   for (const order of ['a', 'b', 'c', 'd']) expect(seen.get(order)).toEqual(inOrder)
@@ -44,20 +52,27 @@ test('a key function makes lanes across workflows', async () => {
   const seen = { odd: [] as number[], even: [] as number[] }
   const keyOf = (total: number): 'odd' | 'even' => (total % 2 === 1 ? 'odd' : 'even')
   const running = new Set<string>()
-  flows.on('OrderPlaced', { name: 'pay', ordered: event => keyOf(event.data.total) }, async event => {
-    const key = keyOf(event.data.total)
-    expect(running.has(key)).toBe(false)
-    running.add(key)
-    await turn()
-    seen[key].push(event.data.total)
-    running.delete(key)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: event => keyOf(event.data.total),
+      run: async event => {
+        const key = keyOf(event.data.total)
+        expect(running.has(key)).toBe(false)
+        running.add(key)
+        await turn()
+        seen[key].push(event.data.total)
+        running.delete(key)
+      },
+    }),
+  )
   await using worker = flows.worker({ concurrency: 8 })
   await worker.start()
 
   const all = []
   for (let total = 1; total <= 30; total++) all.push(await flows.publish('OrderPlaced', { total }))
-  for (const flow of all) await flow.settled({ timeoutMs: 100_000 })
+  for (const flow of all) await flow.waitUntilSettled({ timeoutMs: 100_000 })
 
   expect(seen.odd).toEqual(Array.from({ length: 15 }, (_, at) => 2 * at + 1))
   expect(seen.even).toEqual(Array.from({ length: 15 }, (_, at) => 2 * at + 2))
@@ -69,17 +84,26 @@ test('a head that fails blocks its lane until it is retried, and no other lane',
   const flows = store.workflows
   const seen: string[] = []
   const backoff = { baseMs: 5, factor: 1 }
-  flows.on('OrderPlaced', { name: 'pay', ordered: true, retries: 100_000, backoff }, (event, ctx) => {
-    if (ctx.correlationId === 'a' && event.data.total === 1 && !seen.includes('b3')) throw new Error('not yet')
-    seen.push(`${ctx.correlationId}${event.data.total}`)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: true,
+      retries: 100_000,
+      backoff,
+      run: (event, ctx) => {
+        if (ctx.correlationId === 'a' && event.data.total === 1 && !seen.includes('b3')) throw new Error('not yet')
+        seen.push(`${ctx.correlationId}${event.data.total}`)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   for (const total of [1, 2, 3])
     for (const correlationId of ['a', 'b']) await flows.publish('OrderPlaced', { total }, { correlationId })
-  await flows.flow('a').settled()
-  await flows.flow('b').settled()
+  await flows.get('a').waitUntilSettled()
+  await flows.get('b').waitUntilSettled()
 
   expect(seen.filter(each => each.startsWith('a'))).toEqual(['a1', 'a2', 'a3'])
   expect(seen.filter(each => each.startsWith('b'))).toEqual(['b1', 'b2', 'b3'])
@@ -93,9 +117,16 @@ test('a key function that fails is a failure of its event, and of no other', asy
     if (total === 2) throw new Error('no key')
     return 'all'
   }
-  flows.on('OrderPlaced', { name: 'pay', ordered: event => keyOf(event.data.total) }, event => {
-    seen.push(event.data.total)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: event => keyOf(event.data.total),
+      run: event => {
+        seen.push(event.data.total)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 

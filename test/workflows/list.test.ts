@@ -1,26 +1,34 @@
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
+import { encodeCursor } from '../../src/core/page.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { ListWorkflowsOptions } from '../../src/workflows/insight/list.ts'
-import { openShop, outcome, type Shop } from '../support/shop.ts'
+import { openShop, outcome, type Shop, shopEvents } from '../support/shop.ts'
 
 /** Five orders: one failed, one waits for a day, three have settled. */
 async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions): Promise<string[]> }> {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, event => {
-    if (event.data.total === 2) throw new Error('no money')
-    return event.data.total === 4 ? emit('OrderPaid', { method: 'card' }) : undefined
-  })
-  flows.on('OrderPaid', { name: 'ship', delayMs: 86_400_000 }, () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: (event, { emit }) => {
+        if (event.data.total === 2) throw new Error('no money')
+        return event.data.total === 4 ? emit('OrderPaid', { method: 'card' }) : undefined
+      },
+    }),
+  )
+  flows.register(defineHandler('ship', { on: 'OrderPaid', delayMs: 86_400_000, run: () => {} }))
   const worker = flows.worker()
   await worker.start()
   for (const total of [1, 2, 3, 4, 5])
     await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })
-  const settled = [1, 2, 3, 5].map(total => flows.flow(`order-${total}`).settled())
+  const settled = [1, 2, 3, 5].map(total => flows.get(`order-${total}`).waitUntilSettled())
   await Promise.all(settled)
   await worker.stop()
   const ids = async (options: ListWorkflowsOptions): Promise<string[]> => {
-    const { workflows } = await flows.list(options)
+    const { items: workflows } = await flows.list(options)
     return workflows.map(workflow => workflow.correlationId)
   }
   return { ...shop, ids }
@@ -34,10 +42,10 @@ test('workflows are listed with their status, newest first, in pages', async () 
   const second = await flows.list({ limit: 2, after: first.next })
   const third = await flows.list({ limit: 2, after: second.next })
 
-  const pages = [first, second, third].map(page => page.workflows.map(workflow => workflow.correlationId))
+  const pages = [first, second, third].map(page => page.items.map(workflow => workflow.correlationId))
   expect(pages).toEqual([['order-5', 'order-4'], ['order-3', 'order-2'], ['order-1']])
   expect(third.next).toBeUndefined()
-  expect(second.workflows[1]).toEqual(await flows.flow('order-2').status())
+  expect(second.items[1]).toEqual(await flows.get('order-2').status())
   expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: first.next })
 })
 
@@ -74,8 +82,8 @@ test('a page reads at most a thousand workflows, and says where the next one beg
   const first = await store.workflows.list({ state: 'cancelled', limit: 10 })
   const second = await store.workflows.list({ state: 'cancelled', limit: 10, after: first.next })
 
-  expect(first).toMatchObject({ workflows: [], next: 501 })
-  expect(second).toMatchObject({ workflows: [{ correlationId: 'order-100' }], next: undefined })
+  expect(first).toMatchObject({ items: [], next: encodeCursor([501]) })
+  expect(second).toMatchObject({ items: [{ correlationId: 'order-100' }], next: undefined })
 })
 
 test('a page with a time filter reads at most ten thousand times', async () => {
@@ -89,8 +97,8 @@ test('a page with a time filter reads at most ten thousand times', async () => {
   const first = await store.workflows.list({ startedBefore })
   const second = await store.workflows.list({ startedBefore, after: first.next })
 
-  expect(first).toMatchObject({ workflows: [], next: 2001 })
-  expect(second).toMatchObject({ workflows: [{ correlationId: 'order-1' }], next: undefined })
+  expect(first).toMatchObject({ items: [], next: encodeCursor([2001]) })
+  expect(second).toMatchObject({ items: [{ correlationId: 'order-1' }], next: undefined })
 })
 
 test('invalid filters are refused', async () => {

@@ -2,19 +2,27 @@ import { expect, test } from 'vitest'
 import { systemClock } from '../../src/core/clock.ts'
 import { ConnectionLost } from '../../src/database/errors.ts'
 import { batch, complete, emit, type HandlerResult } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { openDatabase } from '../support/engines.ts'
 import { recording } from '../support/query-plans.ts'
-import { openShop, outcome, placed, type Shop } from '../support/shop.ts'
+import { openShop, outcome, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** Publishes one order for a handler that returns this, and returns its dead letters. */
 async function reasonFor(shop: Shop, returns: () => unknown): Promise<unknown> {
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', retries: 3, backoff: { baseMs: 1 } }, () => returns() as HandlerResult<never>)
+  flows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 3,
+      backoff: { baseMs: 1 },
+      run: () => returns() as HandlerResult<never>,
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
   return shop.query('select reason, attempts from ~dead_letters')
 }
 
@@ -47,13 +55,25 @@ test('a payload that JSON cannot represent is refused with its path', async () =
 test('SB-08: events that cause each other in a cycle end in a dead letter', async () => {
   const { store } = await openShop({ workflows: { maxHops: 6 } })
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
-  flows.on('OrderPaid', { name: 'place' }, () => emit('OrderPlaced', { total: 1 }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
+  flows.register(
+    defineHandler('place', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      run: (_, { emit }) => emit('OrderPlaced', { total: 1 }),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
   expect((await store.events.readAll().toArray()).length).toBe(7)
@@ -63,8 +83,12 @@ test('SB-08: events that cause each other in a cycle end in a dead letter', asyn
 test('one run may emit a limited number of events', async () => {
   const { store } = await openShop({ workflows: { maxEmitted: 3 } })
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, ({ data }) =>
-    Array.from({ length: data.total }, () => emit('OrderPaid', { method: 'card' })),
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: ({ data }, { emit }) => Array.from({ length: data.total }, () => emit('OrderPaid', { method: 'card' })),
+    }),
   )
   await using worker = flows.worker()
   await worker.start()
@@ -72,20 +96,27 @@ test('one run may emit a limited number of events', async () => {
   const few = await flows.publish('OrderPlaced', { total: 3 })
   const many = await flows.publish('OrderPlaced', { total: 4 })
 
-  expect((await few.settled()).state).toBe('settled')
-  expect((await many.settled()).state).toBe('failed')
+  expect((await few.waitUntilSettled()).state).toBe('settled')
+  expect((await many.waitUntilSettled()).state).toBe('failed')
 })
 
 test('a type that a handler has not declared is not emitted', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay', emits: ['OrderShipped'] }, () => emit('OrderPaid', {}) as never)
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      emits: ['OrderShipped'],
+      run: () => emit('OrderPaid', {}) as never,
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 3 })
 
-  expect((await flow.settled()).state).toBe('failed')
+  expect((await flow.waitUntilSettled()).state).toBe('failed')
 })
 
 test('an attempt that takes too long is aborted, and its late result does not count', async () => {
@@ -93,20 +124,29 @@ test('an attempt that takes too long is aborted, and its late result does not co
   const flows = store.workflows
   const seen: string[] = []
   let end = (): void => {}
-  flows.on('OrderPlaced', { name: 'pay', timeoutMs: 40, retries: 50, backoff: { baseMs: 1 } }, async (_, ctx) => {
-    if (ctx.attempt > 1) return emit('OrderPaid', { method: 'card' })
-    await new Promise<void>(resolve => ctx.signal.addEventListener('abort', () => resolve()))
-    seen.push((ctx.signal.reason as Error).name)
-    await new Promise<void>(resolve => {
-      end = resolve
-    })
-    return emit('OrderPaid', { method: 'cash' })
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      timeoutMs: 40,
+      retries: 50,
+      backoff: { baseMs: 1 },
+      run: async (_, ctx) => {
+        if (ctx.attempt > 1) return ctx.emit('OrderPaid', { method: 'card' })
+        await new Promise<void>(resolve => ctx.signal.addEventListener('abort', () => resolve()))
+        seen.push((ctx.signal.reason as Error).name)
+        await new Promise<void>(resolve => {
+          end = resolve
+        })
+        return ctx.emit('OrderPaid', { method: 'cash' })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
   end()
   await new Promise(resolve => setImmediate(resolve))
 
@@ -125,17 +165,26 @@ test('clocks that are off by minutes decide nothing: neither due times nor which
   const early = await shop.sibling({ clock: off(10) })
   const seen: string[] = []
   for (const [name, store] of Object.entries({ late, early }))
-    store.workflows.on('OrderPlaced', { name: 'pay', delayMs: 60, retries: 2, backoff: { baseMs: 1 } }, (_, ctx) => {
-      seen.push(name)
-      if (ctx.attempt < 3) throw new Error('not yet')
-    })
+    store.workflows.register(
+      defineHandler('pay', {
+        events: shopEvents,
+        on: 'OrderPlaced',
+        delayMs: 60,
+        retries: 2,
+        backoff: { baseMs: 1 },
+        run: (_, ctx) => {
+          seen.push(name)
+          if (ctx.attempt < 3) throw new Error('not yet')
+        },
+      }),
+    )
   await using first = late.workflows.worker({ leaseMs: 60_000 })
   await using second = early.workflows.worker({ leaseMs: 60_000 })
   await first.start()
   await second.start()
 
   const flows = await Promise.all([1, 2, 3, 4].map(total => late.workflows.publish('OrderPlaced', { total })))
-  for (const flow of flows) expect((await flow.settled()).state).toBe('settled')
+  for (const flow of flows) expect((await flow.waitUntilSettled()).state).toBe('settled')
 
   expect(seen.length).toBe(12)
   expect(await shop.query('select count(*)::int as n from ~workflow_workers')).toEqual([{ n: 2 }])
@@ -145,9 +194,9 @@ test('an execution whose handler no process has stays, and continues when one ha
   const shop = await openShop()
   const other = await shop.sibling()
   let runs = 0
-  shop.store.workflows.on('OrderPlaced', { name: 'mail' }, () => {})
-  other.workflows.on('OrderPlaced', { name: 'pay' }, () => void runs++)
-  await other.workflows.register()
+  shop.store.workflows.register(defineHandler('mail', { on: 'OrderPlaced', run: () => {} }))
+  other.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => void runs++ }))
+  await other.workflows.sync()
   await using worker = shop.store.workflows.worker()
   await worker.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
@@ -155,7 +204,7 @@ test('an execution whose handler no process has stays, and continues when one ha
 
   await using late = other.workflows.worker()
   await late.start()
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(runs).toBe(1)
 })
@@ -166,23 +215,29 @@ test('writes that a completion did not await are refused, and so are appends in 
   await query('create table ~ledger (line text not null)')
   const codes: unknown[] = []
   let late: Promise<unknown> = Promise.resolve()
-  flows.on('OrderPlaced', { name: 'pay' }, () =>
-    complete(
-      async tx => {
-        await tx.query(named('insert into ~ledger values ($1)'), ['in time'])
-        codes.push((await outcome(store.events.append('order-1', placed(), { tx }))).error)
-        late = new Promise(resolve => setImmediate(resolve)).then(() =>
-          outcome(tx.query(named('insert into ~ledger values ($1)'), ['late'])),
-        )
-      },
-      emit('OrderPaid', { method: 'card' }),
-    ),
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: (_, { emit }) =>
+        complete(
+          async tx => {
+            await tx.query(named('insert into ~ledger values ($1)'), ['in time'])
+            codes.push((await outcome(store.events.append('order-1', placed(), { tx }))).error)
+            late = new Promise(resolve => setImmediate(resolve)).then(() =>
+              outcome(tx.query(named('insert into ~ledger values ($1)'), ['late'])),
+            )
+          },
+          emit('OrderPaid', { method: 'card' }),
+        ),
+    }),
   )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(await late).toMatchObject({ error: { code: 'transaction_closed' } })
   expect(codes).toMatchObject([{ code: 'invalid_option' }])
@@ -198,9 +253,15 @@ test('a handler whose own database is unavailable is retried less and less often
   })
   const { store, query } = await openShop({ database })
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => {
-    if (delays.length < 4) throw new ConnectionLost({ reason: 'the bank is away' })
-  })
+  flows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        if (delays.length < 4) throw new ConnectionLost({ reason: 'the bank is away' })
+      },
+    }),
+  )
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -214,7 +275,7 @@ test('a handler whose own database is unavailable is retried less and less often
   expect(delays[0]).toBeLessThan(501)
   expect(delays[3]).toBeGreaterThan(1_000)
   expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
-  const { attempts } = await flows.attempts({ handler: 'pay' })
+  const { items: attempts } = await flows.attempts({ handler: 'pay' })
   expect(attempts.map(({ kind, attempt }) => [kind, attempt])).toEqual([
     ['completed', 1],
     ...Array(4).fill(['failed', 1]),

@@ -1,7 +1,17 @@
 import { expect, test } from 'vitest'
 import { batch, emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
-import { expectNothingOpen, fanOut, joinsOf, type OrderChecks, openOrderChecks, settled } from './order-checks.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
+import {
+  checkEvents,
+  expectNothingOpen,
+  fanOut,
+  joinsOf,
+  type OrderChecks,
+  openOrderChecks,
+  settled,
+} from './order-checks.ts'
 
 const parts = ['left', 'right'] as const
 
@@ -23,26 +33,52 @@ async function openNested({
   const { flows } = checks
   const seen: string[] = []
   fanOut(flows)
-  flows.on('CheckAsked', { name: 'take-apart' }, ({ data: { item } }) =>
-    batch(parts.map(part => emit('PartAsked', { item, part }))),
+  flows.register(
+    defineHandler('take-apart', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: ({ data: { item } }, { emit }) => batch(parts.map(part => emit('PartAsked', { item, part }))),
+    }),
   )
-  flows.on('PartAsked', { name: 'check-part', emits: ['PartChecked'] }, ({ data }) => {
-    if (broken(data.item, data.part)) throw new Error('broken')
-    return emit('PartChecked', data)
-  })
-  flows.join(
-    'PartChecked',
-    { name: 'put-together', of: 'batch', policy: inner, emits: ['OrderChecked'] },
-    (events, ctx) => {
-      const [first] = events
-      seen.push(`${first?.data.item} ${events.map(event => event.data.part).join(' ')} of ${ctx.join.size}`)
-      return first === undefined ? undefined : emit('OrderChecked', { item: first.data.item })
-    },
+  flows.register(
+    defineHandler('check-part', {
+      events: checkEvents,
+      on: 'PartAsked',
+      emits: ['PartChecked'],
+      retries: 0,
+      run: ({ data }, { emit }) => {
+        if (broken(data.item, data.part)) throw new Error('broken')
+        return emit('PartChecked', data)
+      },
+    }),
   )
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', policy: outer }, (events, { join }) => {
-    seen.push(`all ${events.map(event => event.data.item).join(' ')} of ${join.size}, failed ${join.failed.join(' ')}`)
-    return emit('OrderCleared', { items: events.map(event => event.data.item) })
-  })
+  flows.register(
+    defineJoin('put-together', {
+      events: checkEvents,
+      on: 'PartChecked',
+      policy: inner,
+      emits: ['OrderChecked'],
+      run: (events, ctx) => {
+        const [first] = events
+        seen.push(`${first?.data.item} ${events.map(event => event.data.part).join(' ')} of ${ctx.join.size}`)
+        return first === undefined ? undefined : ctx.emit('OrderChecked', { item: first.data.item })
+      },
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      policy: outer,
+      retries: 0,
+      run: (events, { join, emit }) => {
+        seen.push(
+          `all ${events.map(event => event.data.item).join(' ')} of ${join.size}, failed ${join.failed.join(' ')}`,
+        )
+        return emit('OrderCleared', { items: events.map(event => event.data.item) })
+      },
+    }),
+  )
   return { ...checks, seen }
 }
 
@@ -53,7 +89,7 @@ test('SB-17: a batch in a branch is joined separately, and the events of its joi
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] })
-  const cleared = await flow.waitFor('OrderCleared')
+  const cleared = await flow.waitForEvent('OrderCleared')
   await settled(flow)
 
   expect(seen.slice(0, 3).sort()).toEqual(['glue left right of 2', 'ink left right of 2', 'pen left right of 2'])
@@ -63,7 +99,7 @@ test('SB-17: a batch in a branch is joined separately, and the events of its joi
 })
 
 test('a failed branch of an inner batch fails its join, and with it the outer branch', async () => {
-  const nested = await openNested({ broken: (item, part) => item === 'ink' && part === 'left', outer: 'all-settled' })
+  const nested = await openNested({ broken: (item, part) => item === 'ink' && part === 'left', outer: 'allSettled' })
   const { flows, seen } = nested
   await using worker = flows.worker()
   await worker.start()
@@ -95,7 +131,7 @@ test('if every inner batch fails, the type their join declares opens the outer j
 })
 
 test('an inner join that tolerates failures lets the outer join continue', async () => {
-  const nested = await openNested({ broken: (_, part) => part === 'left', inner: 'all-settled' })
+  const nested = await openNested({ broken: (_, part) => part === 'left', inner: 'allSettled' })
   const { flows, seen } = nested
   await using worker = flows.worker()
   await worker.start()
@@ -112,13 +148,30 @@ test('an inner batch without a join leaves its branch empty when all of it has e
   const { flows } = checks
   const seen: string[] = []
   fanOut(flows, { join: 'clear' })
-  flows.on('CheckAsked', { name: 'take-apart' }, ({ data: { item } }) =>
-    item === 'pen' ? emit('OrderChecked', { item }) : batch(parts.map(part => emit('PartAsked', { item, part }))),
+  flows.register(
+    defineHandler('take-apart', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: ({ data: { item } }, { emit }) =>
+        item === 'pen' ? emit('OrderChecked', { item }) : batch(parts.map(part => emit('PartAsked', { item, part }))),
+    }),
   )
-  flows.on('PartAsked', { name: 'check-part' }, ({ data }) => emit('PartChecked', data))
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, { join }) => {
-    seen.push(`${events.map(event => event.data.item)}, empty ${join.empty}`)
-  })
+  flows.register(
+    defineHandler('check-part', {
+      events: checkEvents,
+      on: 'PartAsked',
+      run: ({ data }, { emit }) => emit('PartChecked', data),
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: (events, { join }) => {
+        seen.push(`${events.map(event => event.data.item)}, empty ${join.empty}`)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
@@ -133,15 +186,25 @@ test('one join can close batches at three levels', async () => {
   const { flows } = checks
   const sizes: string[] = []
   const split = (item: string) => batch([1, 2].map(n => emit('CheckAsked', { item: `${item}.${n}` })))
-  flows.on('OrderPlaced', { name: 'fan-out' }, () => split('a'))
-  flows.on('CheckAsked', { name: 'check' }, ({ data: { item } }) =>
-    item.length < 7 ? split(item) : emit('OrderChecked', { item }),
+  flows.register(defineHandler('fan-out', { on: 'OrderPlaced', run: () => split('a') }))
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      run: ({ data: { item } }, { emit }) => (item.length < 7 ? split(item) : emit('OrderChecked', { item })),
+    }),
   )
-  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
-    const item = events[0]!.data.item.slice(0, -2)
-    sizes.push(`${item} ${events.length}`)
-    return emit('OrderChecked', { item })
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      run: (events, { emit }) => {
+        const item = events[0]!.data.item.slice(0, -2)
+        sizes.push(`${item} ${events.length}`)
+        return emit('OrderChecked', { item })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 

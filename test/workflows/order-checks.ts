@@ -5,15 +5,16 @@
  */
 import { expect } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
+import { defineEvents } from '../../src/events/definition.ts'
 import type { Store, StoreOptions } from '../../src/store.ts'
-import { batch, emit } from '../../src/workflows/emit.ts'
-import type { Flow } from '../../src/workflows/flow.ts'
+import { batch } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { WorkflowStatus } from '../../src/workflows/status.ts'
+import type { Workflow } from '../../src/workflows/workflow.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
 
 export interface CheckEvents {
-  readonly [type: string]: unknown
   readonly OrderPlaced: { readonly items: readonly string[] }
   readonly CheckAsked: { readonly item: string }
   readonly CheckBegun: { readonly item: string }
@@ -22,6 +23,8 @@ export interface CheckEvents {
   readonly OrderChecked: { readonly item: string }
   readonly OrderCleared: { readonly items: readonly string[] }
 }
+
+export const checkEvents = defineEvents<CheckEvents>()
 
 export interface OrderChecks extends Shop {
   readonly flows: Workflows<CheckEvents>
@@ -40,18 +43,23 @@ export function workflowsOf(store: Store<ShopMap>): Workflows<CheckEvents> {
 
 /** A handler that checks an order of several items by a batch. */
 export function fanOut(flows: Workflows<CheckEvents>, options: { join?: string } = {}): void {
-  flows.on('OrderPlaced', { name: 'fan-out' }, event =>
-    batch(
-      event.data.items.map(item => emit('CheckAsked', { item })),
-      options,
-    ),
+  flows.register(
+    defineHandler('fan-out', {
+      events: checkEvents,
+      on: 'OrderPlaced',
+      run: (event, { emit }) =>
+        batch(
+          event.data.items.map(item => emit('CheckAsked', { item })),
+          options,
+        ),
+    }),
   )
 }
 
 export const items = ['pen', 'ink', 'paper', 'glue', 'tape'] as const
 
-export function settled(flow: Flow<CheckEvents>): Promise<WorkflowStatus> {
-  return flow.settled({ timeoutMs: 60_000 })
+export function settled(flow: Workflow<CheckEvents>): Promise<WorkflowStatus> {
+  return flow.waitUntilSettled({ timeoutMs: 60_000 })
 }
 
 /** An event from outside with its place in a batch, all of one order. */
@@ -60,7 +68,7 @@ export function publishChecked(
   batch: { id: string; index: number; size: number },
   item = 'pen',
   more: { tx?: Transaction } = {},
-): Promise<Flow<CheckEvents>> {
+): Promise<Workflow<CheckEvents>> {
   return flows.publish('OrderChecked', { item }, { correlationId: 'order-1', batch, ...more })
 }
 

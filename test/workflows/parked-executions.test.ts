@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
 import type { Awaitable } from '../../src/core/core.ts'
 import type { HandlerOptions } from '../../src/workflows/handler.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
-import { openShop, outcome, type Shop, type ShopMap } from '../support/shop.ts'
+import { openShop, outcome, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -17,9 +18,16 @@ async function replaced(
   const shop = await openShop()
   const flows = shop.store.workflows
   const code = { run: before }
-  flows.on('OrderPlaced', { name: 'pay', ...options }, async (_event, ctx) => {
-    await code.run(ctx)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ...options,
+      run: async (_event, ctx) => {
+        await code.run(ctx)
+      },
+    }),
+  )
   const running = flows.worker(worker)
   await running.start()
   const { correlationId } = await flows.publish('OrderPlaced', { total: 99 })
@@ -65,7 +73,7 @@ test.each<[string, (ctx: HandlerContext<ShopMap>) => Promise<unknown>, string]>(
   expect(error.code).toBe('non_deterministic')
   expect(error.message).toContain('Handler "pay" came to')
   expect(error.message).toContain(said)
-  expect(await shop.store.workflows.flow(shop.correlationId).status()).toMatchObject({ state: 'waiting', pending: 1 })
+  expect(await shop.store.workflows.get(shop.correlationId).status()).toMatchObject({ state: 'waiting', pending: 1 })
 })
 
 test('a catch in the handler does not hide the mismatch, and no step of the wrong code is run', async () => {
@@ -96,8 +104,8 @@ test('a parked execution continues when it is resumed with matching code, and ha
   const [parked] = await shop.query<{ id: string }>('select id from ~workflow_executions')
 
   shop.code.run = fitting
-  await shop.store.workflows.resume(parked!.id)
-  const status = await shop.store.workflows.flow(shop.correlationId).settled()
+  await shop.store.workflows.executions.resume(parked!.id)
+  const status = await shop.store.workflows.get(shop.correlationId).waitUntilSettled()
 
   expect(status.state).toBe('settled')
   expect(log).toEqual(['first', 'slept 1', 'slept 2'])
@@ -110,17 +118,17 @@ test('an execution of a lane keeps its place while it is parked, and when it is 
     log.push('head')
   }
   const shop = await replaced(fitting, ctx => ctx.step('other', () => 1), { ordered: true })
-  const flow = shop.store.workflows.flow(shop.correlationId)
+  const flow = shop.store.workflows.get(shop.correlationId)
   await waitUntil(async () => (await executionStates(shop)) === '1 parked')
   const [parked] = await shop.query<{ id: string }>('select id from ~workflow_executions')
   await flow.signal('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await executionStates(shop)) === '1 blocked, 1 parked')
 
   shop.code.run = fitting
-  await shop.store.workflows.resume(parked!.id)
+  await shop.store.workflows.executions.resume(parked!.id)
   await untilSuspended(shop)
   await letTimePass(shop, 60_000)
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(log).toEqual(['head', 'head'])
   expect(await shop.query('select 1 as n from ~workflow_lanes')).toEqual([])
@@ -129,7 +137,9 @@ test('an execution of a lane keeps its place while it is parked, and when it is 
 test('only parked executions can be resumed', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, (_event, ctx) => ctx.sleep(60_000))
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: (_event, ctx) => ctx.sleep(60_000) }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   await flows.publish('OrderPlaced', { total: 99 })
@@ -137,7 +147,7 @@ test('only parked executions can be resumed', async () => {
   const [row] = await shop.query<{ id: string }>('select id from ~workflow_executions')
 
   const refused = await Promise.all(
-    [row!.id, '00000000-0000-8000-8000-000000000000', 'no id'].map(id => outcome(flows.resume(id))),
+    [row!.id, '00000000-0000-8000-8000-000000000000', 'no id'].map(id => outcome(flows.executions.resume(id))),
   )
 
   expect(refused.map(({ error }) => error)).toMatchObject([
@@ -164,7 +174,7 @@ test('more calls after the remembered ones, and branches that end in another ord
     log.push(await ctx.step('more', () => 'more'))
   })
 
-  const status = await shop.store.workflows.flow(shop.correlationId).settled()
+  const status = await shop.store.workflows.get(shop.correlationId).waitUntilSettled()
 
   expect(status.state).toBe('settled')
   expect(log).toEqual(['more'])

@@ -1,22 +1,32 @@
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
-import { openShop } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, shopEvents } from '../support/shop.ts'
 
 test('a published event runs its handlers, and their emitted events run others', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const shipped: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, event =>
-    emit('OrderPaid', { method: event.data.total > 50 ? 'card' : 'cash' }),
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (event, { emit }) => emit('OrderPaid', { method: event.data.total > 50 ? 'card' : 'cash' }),
+    }),
   )
-  flows.on('OrderPaid', { name: 'ship' }, async (event, ctx) => {
-    shipped.push(`${event.data.method} ${ctx.attempt}`)
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      run: async (event, ctx) => {
+        shipped.push(`${event.data.method} ${ctx.attempt}`)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(shipped).toEqual(['card 1'])
   expect(status).toMatchObject({ state: 'settled', pending: 0, lastType: 'OrderPaid' })
@@ -25,13 +35,19 @@ test('a published event runs its handlers, and their emitted events run others',
 test('a hundred workflows settle', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
-  flows.on('OrderPaid', { name: 'ship', ordered: true }, async () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
+  flows.register(defineHandler('ship', { on: 'OrderPaid', ordered: true, run: async () => {} }))
   await using worker = flows.worker()
   await worker.start()
 
   const all = await Promise.all(Array.from({ length: 100 }, (_, total) => flows.publish('OrderPlaced', { total })))
-  await Promise.all(all.map(flow => flow.settled({ timeoutMs: 100_000 })))
+  await Promise.all(all.map(flow => flow.waitUntilSettled({ timeoutMs: 100_000 })))
 
   expect(await query('select count(*)::int as n from ~workflow_executions')).toEqual([{ n: 0 }])
   expect(await query('select count(*)::int as n from ~workflow_lanes')).toEqual([{ n: 0 }])
@@ -46,14 +62,21 @@ test('a handler that fails is retried, then its event becomes a dead letter', as
   const { store } = await openShop()
   const flows = store.workflows
   let tries = 0
-  flows.on('OrderPlaced', { name: 'pay', retries: 2, backoff: { baseMs: 1 } }, () => {
-    throw new Error(`no money ${++tries}`)
-  })
+  flows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 2,
+      backoff: { baseMs: 1 },
+      run: () => {
+        throw new Error(`no money ${++tries}`)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
   const deadLetters = await store.deadLetters.list()
 
   expect(tries).toBe(3)
@@ -66,7 +89,7 @@ test("an event published in a session is stored with the session's writes, or no
   const flows = store.workflows
   const customers = store.documents<{ orders: number }>('customers')
   let paid = 0
-  flows.on('OrderPlaced', { name: 'pay' }, () => void paid++)
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => void paid++ }))
   await using worker = flows.worker()
   await worker.start()
   await using session = store.session()
@@ -75,7 +98,7 @@ test("an event published in a session is stored with the session's writes, or no
   const { correlationId } = session.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   expect(await store.events.readAll().toArray()).toEqual([])
   await session.save()
-  await flows.flow(correlationId).settled()
+  await flows.get(correlationId).waitUntilSettled()
 
   expect(paid).toBe(1)
   expect((await customers.get('ada'))?.data).toEqual({ orders: 1 })
@@ -85,7 +108,9 @@ test('an event published inside a transaction is stored with it, or not at all',
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, event => void seen.push(event.data.total))
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void seen.push(event.data.total) }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const failing = store.transaction(async tx => {
@@ -95,7 +120,7 @@ test('an event published inside a transaction is stored with it, or not at all',
   await expect(failing).rejects.toThrow('changed my mind')
 
   const flow = await store.transaction(tx => flows.publish('OrderPlaced', { total: 2 }, { tx }))
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(seen).toEqual([2])
 })
@@ -104,16 +129,22 @@ test('SB-32: an id is published once, whether published or emitted; with other c
   const { store } = await openShop()
   const flows = store.workflows
   let runs = 0
-  flows.on('OrderPlaced', { name: 'pay' }, () => {
-    runs++
-    return emit('OrderPaid', { method: 'card' }, { key: 'once' })
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => {
+        runs++
+        return emit('OrderPaid', { method: 'card' }, { key: 'once' })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const id = '0192f0c0-0000-7000-8000-000000000001'
 
   const [first, second] = await Promise.all([1, 2].map(() => flows.publish('OrderPlaced', { total: 1 }, { id })))
-  await first!.settled()
+  await first!.waitUntilSettled()
   const emitted = (await store.events.readAll({ types: ['OrderPaid'] }).toArray())[0]!
   const again = { id: emitted.id, correlationId: id, stream: emitted.stream }
   await flows.publish('OrderPaid', { method: 'card' }, again)

@@ -2,9 +2,10 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { rescueExpired, rescueWorker } from '../../src/workflows/work/rescue.ts'
 import { inconsistencies } from '../chaos/workflows/check-workflows.ts'
-import { onServer, openShop, type Shop } from '../support/shop.ts'
+import { onServer, openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { completedOutcome, registerManualWorker } from './manual-worker.ts'
 
@@ -27,9 +28,9 @@ test('of a lost attempt and the next one only the next counts, also if both end 
   const [again] = await worker.claim()
 
   // While the first of these runs, the others wait together.
-  const other = worker.finisher.finish(completedOutcome({ ...first!, id: first!.id, fence: -1 }))
-  const lost = worker.finisher.finish(completedOutcome(first!))
-  const kept = worker.finisher.finish(completedOutcome(again!))
+  const other = worker.completer.complete(completedOutcome({ ...first!, id: first!.id, fence: -1 }))
+  const lost = worker.completer.complete(completedOutcome(first!))
+  const kept = worker.completer.complete(completedOutcome(again!))
   released.resolve()
 
   expect(await Promise.all([other, lost, kept])).toEqual(['refused', 'refused', 'stored'])
@@ -68,7 +69,7 @@ test.runIf(onServer)(
     // The rescue has seen that the head is running; then it ends, and the next begins.
     const rescued = rescueWorker(rescuer.log, dying.owner)
     await found.promise
-    expect(await dying.finisher.finish(completedOutcome(head!), next!.id)).toBe('continued')
+    expect(await dying.completer.complete(completedOutcome(head!), next!.id)).toBe('continued')
     goOn.resolve()
     await rescued
 
@@ -100,14 +101,19 @@ test.runIf(onServer)(
     const begun = deferred<void>()
     const shipped = deferred<number>()
     let tries = 0
-    flows.on('OrderPlaced', { name: 'pay', retries: 0 }, async () =>
-      complete(async tx => {
-        await tx.query('select 1')
-        begun.resolve()
-        if (++tries === 1) await new Promise(() => {})
+    flows.register(
+      defineHandler('pay', {
+        on: 'OrderPlaced',
+        retries: 0,
+        run: async () =>
+          complete(async tx => {
+            await tx.query('select 1')
+            begun.resolve()
+            if (++tries === 1) await new Promise(() => {})
+          }),
       }),
     )
-    flows.on('OrderShipped', { name: 'file' }, async () => shipped.resolve(tries))
+    flows.register(defineHandler('file', { on: 'OrderShipped', run: async () => shipped.resolve(tries) }))
     await using worker = flows.worker({ leaseMs: 400, pollMs: 50 })
     await worker.start()
     const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order' })
@@ -115,7 +121,7 @@ test.runIf(onServer)(
 
     await flows.publish('OrderShipped', { parcel: 'p' }, { correlationId: 'order' })
     await shipped.promise
-    const status = await flow.settled()
+    const status = await flow.waitUntilSettled()
 
     expect(tries).toBeGreaterThan(1)
     expect(status.state).toBe('settled')
@@ -127,14 +133,22 @@ test('in an unordered lane a delayed execution takes its place when its time has
   const flows = shop.store.workflows
   const done: number[] = []
   const perKey = { perKey: 1, key: () => 'shop' }
-  flows.on('OrderPlaced', { name: 'pay', concurrency: perKey, delayMs: 30 }, async event => {
-    done.push(event.data.total)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      concurrency: perKey,
+      delayMs: 30,
+      run: async event => {
+        done.push(event.data.total)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const all = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
-  for (const flow of all) await flow.settled()
+  for (const flow of all) await flow.waitUntilSettled()
 
   expect(done.sort()).toEqual([1, 2, 3])
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
@@ -152,10 +166,10 @@ test('in an unordered lane an execution released for later makes room, and retur
   const manual = await registerManualWorker(shop)
   const [first] = await manual.claim()
 
-  await manual.finisher.finish({ ...completedOutcome(first!), kind: 'release', told: 'released', delayMs: 10 })
+  await manual.completer.complete({ ...completedOutcome(first!), kind: 'release', activity: 'released', delayMs: 10 })
   const during = await inconsistencies(shop.query)
   await worker.start()
-  await shop.store.workflows.flow('order').settled()
+  await shop.store.workflows.get('order').waitUntilSettled()
 
   expect(during).toEqual([])
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
@@ -164,7 +178,7 @@ test('in an unordered lane an execution released for later makes room, and retur
 test('in a lane each execution waits for its own time, however early its turn comes', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', ordered: true, delayMs: 150 }, async () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', ordered: true, delayMs: 150, run: async () => {} }))
   await using worker = flows.worker()
   await worker.start()
 
@@ -172,7 +186,7 @@ test('in a lane each execution waits for its own time, however early its turn co
     await flows.publish('OrderPlaced', { total }, { correlationId: 'order' })
     await waitUntil(async () => (await shop.query('select 1 from ~workflow_activity')).length >= total)
   }
-  await flows.flow('order').settled()
+  await flows.get('order').waitUntilSettled()
   const waits = await shop.query<{ ms: number }>(`
     select extract(epoch from s.at - e.created_at) * 1000 as ms
     from ~events as e
@@ -185,8 +199,8 @@ test('in a lane each execution waits for its own time, however early its turn co
 /** A lane of a workflow with this many unclaimed executions. */
 async function laneOf({ store, query }: Shop, count: number, options: object = { ordered: true }): Promise<void> {
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay', ...options }, async () => {})
-  flows.on('OrderShipped', { name: 'idle' }, async () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', ...options, run: async () => {} }))
+  flows.register(defineHandler('idle', { on: 'OrderShipped', run: async () => {} }))
   await using dispatching = flows.worker({ handlers: ['idle'] })
   await dispatching.start()
   for (let total = 1; total <= count; total++) await flows.publish('OrderPlaced', { total }, { correlationId: 'order' })

@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../src/core/errors.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
-import { openShop, outcome, type ShopMap } from '../support/shop.ts'
+import { openShop, outcome, type ShopMap, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -14,32 +15,40 @@ test('a new attempt may take another path, and a wait on that path finds it agai
   const flows = shop.store.workflows
   const ran: string[] = []
   const seen: string[] = []
-  flows.on('OrderPlaced', { name: 'pay', retries: 2, backoff: quick }, async (_event, ctx) => {
-    const run = (name: string): Promise<string> => ctx.step(name, () => `${name} ${ran.push(name)}`)
-    const beside = run('beside').then(() => run('beside 2'))
-    const card = await outcome(
-      ctx.step('card', () => {
-        ran.push('card')
-        if (ctx.attempt === 1) throw new Error('declined')
-      }),
-    )
-    if (card.error !== undefined) await run('cash')
-    else {
-      await run('receipt')
-      await run('cash after all')
-    }
-    await beside
-    if (ctx.attempt === 1) throw new Error('not yet')
-    await ctx.sleep(60_000)
-    seen.push(await run('last'))
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 2,
+      backoff: quick,
+      run: async (_event, ctx) => {
+        const run = (name: string): Promise<string> => ctx.step(name, () => `${name} ${ran.push(name)}`)
+        const beside = run('beside').then(() => run('beside 2'))
+        const card = await outcome(
+          ctx.step('card', () => {
+            ran.push('card')
+            if (ctx.attempt === 1) throw new Error('declined')
+          }),
+        )
+        if (card.error !== undefined) await run('cash')
+        else {
+          await run('receipt')
+          await run('cash after all')
+        }
+        await beside
+        if (ctx.attempt === 1) throw new Error('not yet')
+        await ctx.sleep(60_000)
+        seen.push(await run('last'))
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
   await letTimePass(shop, 60_000)
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status.state).toBe('settled')
   expect([...ran].sort()).toEqual(
@@ -52,15 +61,21 @@ test('code that awaits calls in another order than they ended in continues after
   const shop = await openShop()
   const flows = shop.store.workflows
   const code = { isNew: false }
-  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
-    const slow = () => ctx.step('slow', () => new Promise(resolve => setTimeout(resolve, 30)))
-    const fast = () => ctx.step('fast', () => {})
-    if (code.isNew) {
-      await slow()
-      await fast()
-    } else await Promise.all([slow(), fast()])
-    await ctx.sleep(60_000)
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const slow = () => ctx.step('slow', () => new Promise(resolve => setTimeout(resolve, 30)))
+        const fast = () => ctx.step('fast', () => {})
+        if (code.isNew) {
+          await slow()
+          await fast()
+        } else await Promise.all([slow(), fast()])
+        await ctx.sleep(60_000)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -68,7 +83,7 @@ test('code that awaits calls in another order than they ended in continues after
 
   code.isNew = true
   await letTimePass(shop, 60_000)
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status.state).toBe('settled')
 })
@@ -105,18 +120,27 @@ test('handlers of any shape get the same results in every run of an attempt, and
   const results = new Map<string, unknown>()
   const received = new Map<string, string[][]>()
   let crashes = 0
-  flows.on('OrderPlaced', { name: 'pay', retries: 9, backoff: quick, timeoutMs: 100_000 }, async (event, ctx) => {
-    const lines: string[] = []
-    const key = `${event.data.total} ${ctx.attempt}`
-    received.set(key, [...(received.get(key) ?? []), lines])
-    await runProgram(ctx, programs[event.data.total]!, `${event.data.total}`, (name, value) => {
-      lines.push(`${name} ${ctx.now().getTime()} ${ctx.random()} ${JSON.stringify(value)}`)
-      if (value === undefined) return
-      const first = results.get(name) ?? value
-      results.set(name, first)
-      expect(value).toEqual(first)
-    })
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 9,
+      backoff: quick,
+      timeoutMs: 100_000,
+      run: async (event, ctx) => {
+        const lines: string[] = []
+        const key = `${event.data.total} ${ctx.attempt}`
+        received.set(key, [...(received.get(key) ?? []), lines])
+        await runProgram(ctx, programs[event.data.total]!, `${event.data.total}`, (name, value) => {
+          lines.push(`${name} ${ctx.now().getTime()} ${ctx.random()} ${JSON.stringify(value)}`)
+          if (value === undefined) return
+          const first = results.get(name) ?? value
+          results.set(name, first)
+          expect(value).toEqual(first)
+        })
+      },
+    }),
+  )
   await using running = flows.worker({ ...worker, concurrency: 8 })
   await running.start()
 

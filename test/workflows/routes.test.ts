@@ -1,19 +1,25 @@
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
 import { DuplicateHandler } from '../../src/workflows/errors.ts'
-import { openShop, paid, placed } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 test('any event of the log runs its handlers, whichever call appended it', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
-  flows.on(['OrderPlaced', 'OrderPaid'], { name: 'watch' }, event => void seen.push(event.type))
+  flows.register(
+    defineHandler('watch', {
+      events: shopEvents,
+      on: ['OrderPlaced', 'OrderPaid'],
+      run: event => void seen.push(event.type),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   await store.events.append('order-1', [placed(), paid], { correlationId: 'order-1' })
-  await flows.flow('order-1').settled()
+  await flows.get('order-1').waitUntilSettled()
 
   expect(seen.sort()).toEqual(['OrderPaid', 'OrderPlaced'])
 })
@@ -22,12 +28,19 @@ test('a handler of all types runs for each event, and an event without a handler
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
-  flows.on('*', { name: 'audit', when: event => event.type !== 'OrderPaid' }, event => void seen.push(event.type))
+  flows.register(
+    defineHandler('audit', {
+      events: shopEvents,
+      on: '*',
+      when: event => event.type !== 'OrderPaid',
+      run: event => void seen.push(event.type),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   await store.events.append('order-1', [placed(), paid], { correlationId: 'order-1' })
-  const status = await flows.flow('order-1').settled()
+  const status = await flows.get('order-1').waitUntilSettled()
 
   expect(seen).toEqual(['OrderPlaced'])
   expect(status.state).toBe('settled')
@@ -36,12 +49,18 @@ test('a handler of all types runs for each event, and an event without a handler
 test('SB-35: handlers and events need no registration of types, and an emitted event without a handler is stored', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'cash' }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'cash' }),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   const events = await store.events.read(`workflow-${flow.correlationId}`).toArray()
   expect(events.map(event => event.type)).toEqual(['OrderPlaced', 'OrderPaid'])
@@ -50,13 +69,26 @@ test('SB-35: handlers and events need no registration of types, and an emitted e
 test('SB-37: an emitted event has the event of its handler as its cause, and one hop more', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'cash' }))
-  flows.on('OrderPaid', { name: 'ship', inline: true }, () => emit('OrderShipped', { parcel: 'p' }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'cash' }),
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      inline: true,
+      run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   const [first, second, third] = await store.events.read(`workflow-${flow.correlationId}`).toArray()
   expect(second).toMatchObject({ causationId: first!.id, headers: { workflow: { hops: 1, handler: 'pay' } } })
@@ -69,12 +101,14 @@ test('a new handler gets events published from then on', async () => {
   const flows = store.workflows
   const seen: number[] = []
   await flows.publish('OrderPlaced', { total: 1 })
-  flows.on('OrderPlaced', { name: 'pay' }, event => void seen.push(event.data.total))
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void seen.push(event.data.total) }),
+  )
   const flow = await flows.publish('OrderPlaced', { total: 2 })
   await using worker = flows.worker()
   await worker.start()
 
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(seen).toEqual([2])
 })
@@ -83,13 +117,20 @@ test('a handler that begins at a position gets the earlier events in order, and 
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
-  flows.on('OrderPaid', { name: 'first' }, () => {})
+  flows.register(defineHandler('first', { on: 'OrderPaid', run: () => {} }))
   await using early = flows.worker()
   await early.start()
   for (let total = 1; total <= 20; total++) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
   await early.stop()
-  const options = { name: 'late', startFrom: 'beginning', ordered: true } as const
-  flows.on('OrderPlaced', options, event => void seen.push(event.data.total))
+  flows.register(
+    defineHandler('late', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      from: 'start',
+      ordered: true,
+      run: event => void seen.push(event.data.total),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
@@ -103,18 +144,18 @@ test('in a rolling deployment events go to the stored routes, whatever code the 
   const shop = await openShop()
   const other = await shop.sibling()
   const seen: string[] = []
-  shop.store.workflows.on('OrderPlaced', { name: 'pay' }, () => void seen.push('pay'))
-  other.workflows.on('OrderPlaced', { name: 'mail' }, () => void seen.push('mail'))
+  shop.store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => void seen.push('pay') }))
+  other.workflows.register(defineHandler('mail', { on: 'OrderPlaced', run: () => void seen.push('mail') }))
   // The first is the dispatcher, and knows nothing of the second's handler.
   await using first = shop.store.workflows.worker()
   await first.start()
-  await other.workflows.register()
+  await other.workflows.sync()
 
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => seen.length === 1 && (await flow.status()).pending === 1)
   await using second = other.workflows.worker()
   await second.start()
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(seen).toEqual(['pay', 'mail'])
 })
@@ -124,40 +165,57 @@ test('an execution ends on the version it was dispatched to, and new events go t
   const other = await shop.sibling()
   const seen: string[] = []
   const old = shop.store.workflows
-  old.on('OrderPlaced', { name: 'pay' }, event => void seen.push(`old ${event.data.total}`))
+  old.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: event => void seen.push(`old ${event.data.total}`),
+    }),
+  )
   const before = await old.publish('OrderPlaced', { total: 1 })
-  other.workflows.on('OrderPlaced', { name: 'pay', version: 2 }, event => void seen.push(`new ${event.data.total}`))
-  await other.workflows.register()
+  other.workflows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      version: 2,
+      run: event => void seen.push(`new ${event.data.total}`),
+    }),
+  )
+  await other.workflows.sync()
   const after = await old.publish('OrderPlaced', { total: 2 })
   await using worker = old.worker()
   await worker.start()
 
-  await before.settled()
+  await before.waitUntilSettled()
   await using newer = other.workflows.worker()
   await newer.start()
-  await after.settled()
+  await after.waitUntilSettled()
 
   expect(seen).toEqual(['old 1', 'new 2'])
 })
 
 test('SB-45: a handler is identified by its name: two with one name and version are refused', async () => {
   const { store } = await openShop()
-  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
+  store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
 
-  expect(() => store.workflows.on('OrderPaid', { name: 'pay' }, () => {})).toThrow(DuplicateHandler)
-  store.workflows.on('OrderPaid', { name: 'pay', version: 2 }, () => {})
+  expect(() => store.workflows.register(defineHandler('pay', { on: 'OrderPaid', run: () => {} }))).toThrow(
+    DuplicateHandler,
+  )
+  store.workflows.register(defineHandler('pay', { on: 'OrderPaid', version: 2, run: () => {} }))
 })
 
 test('init is called when a worker starts, before it claims anything', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
-  flows.on('OrderPlaced', { name: 'pay', init: () => void seen.push('init') }, () => void seen.push('run'))
+  flows.register(
+    defineHandler('pay', { on: 'OrderPlaced', init: () => void seen.push('init'), run: () => void seen.push('run') }),
+  )
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await using worker = flows.worker()
   await worker.start()
 
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(seen).toEqual(['init', 'run'])
 })
@@ -165,12 +223,12 @@ test('init is called when a worker starts, before it claims anything', async () 
 test('a store lists the handlers it has the code of', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
-  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
-  store.workflows.on('OrderPlaced', { name: 'pay', version: 2 }, () => {})
-  store.workflows.on('OrderPaid', { name: 'ship' }, () => {})
+  store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
+  store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', version: 2, run: () => {} }))
+  store.workflows.register(defineHandler('ship', { on: 'OrderPaid', run: () => {} }))
 
-  await store.workflows.register()
+  await store.workflows.sync()
 
-  expect(store.workflows.registered()).toEqual(['pay', 'ship'])
-  expect(other.workflows.registered()).toEqual([])
+  expect(store.workflows.handlers.registered()).toEqual(['pay', 'ship'])
+  expect(other.workflows.handlers.registered()).toEqual([])
 })

@@ -4,8 +4,9 @@ import type { Database, Executor } from '../../src/database/database.ts'
 import { ConnectionLost } from '../../src/database/errors.ts'
 import type { Statement } from '../../src/database/sql.ts'
 import { emit } from '../../src/workflows/emit.ts'
+import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 import { openDatabase } from '../support/engines.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const placed = () => emit('OrderPlaced', { total: 1 })
@@ -27,14 +28,21 @@ test('AB-18: an interrupted run is taken over, and its late result is refused', 
   const ends: (() => void)[] = []
   let ticks = 0
   for (const each of stores) {
-    each.workflows.schedule('restock', { everyMs: 3_600_000, missed: 'skip' }, async ({ dueAt }) => {
-      const total = dues.push(dueAt)
-      await new Promise<void>(resolve => ends.push(resolve))
-      return emit('OrderPlaced', { total })
-    })
-    each.workflows.schedule('tick', { everyMs: 20 }, () => void ticks++)
+    each.workflows.register(
+      defineSchedule('restock', {
+        events: shopEvents,
+        everyMs: 3_600_000,
+        missed: 'skip',
+        run: async ({ dueAt, emit }) => {
+          const total = dues.push(dueAt)
+          await new Promise<void>(resolve => ends.push(resolve))
+          return emit('OrderPlaced', { total })
+        },
+      }),
+    )
+    each.workflows.register(defineSchedule('tick', { everyMs: 20, run: () => void ticks++ }))
   }
-  await store.workflows.register()
+  await store.workflows.sync()
   await overdue(shop, 'restock', '1 second')
   const workers = stores.map(each => each.workflows.worker(soon))
   await Promise.all(workers.map(worker => worker.start()))
@@ -47,30 +55,34 @@ test('AB-18: an interrupted run is taken over, and its late result is refused', 
   const before = ticks
   ends[0]!()
   await waitUntil(() => ticks > before + 5)
-  const refused = await store.workflows.schedules.history('restock')
+  const refused = (await store.workflows.schedules.history('restock')).items
   ends[1]!()
   await Promise.all(workers.map(worker => worker.stop()))
 
   expect(refused).toEqual([])
   expect(dues).toEqual([dues[0], dues[0]])
   expect(await query('select data from ~events')).toEqual([{ data: { total: 2 } }])
-  expect(await store.workflows.schedules.history('restock')).toMatchObject([{ dueAt: dues[0], outcome: 'completed' }])
+  expect((await store.workflows.schedules.history('restock')).items).toMatchObject([
+    { dueAt: dues[0], outcome: 'completed' },
+  ])
 })
 
 test('AB-18: a run that began on time is taken over, however late that is', async () => {
   const shop = await openShop()
   const { store, query } = shop
   const dues: Date[] = []
-  store.workflows.schedule('nightly', { everyMs: 3_600_000, missed: 'skip' }, ({ dueAt }) => void dues.push(dueAt))
-  await store.workflows.register()
+  store.workflows.register(
+    defineSchedule('nightly', { everyMs: 3_600_000, missed: 'skip', run: ({ dueAt }) => void dues.push(dueAt) }),
+  )
+  await store.workflows.sync()
   await overdue(shop, 'nightly', '330 minutes')
   await query(`update ~workflow_schedules set next_at = date_trunc('milliseconds', next_at),
     begun_at = date_trunc('milliseconds', next_at), owner = 'gone', claimed_until = now() + interval '1 hour'`)
   await using worker = store.workflows.worker()
   await worker.start()
 
-  await waitUntil(async () => (await store.workflows.schedules.history('nightly')).length === 2)
-  const history = (await store.workflows.schedules.history('nightly')).reverse()
+  await waitUntil(async () => (await store.workflows.schedules.history('nightly')).items.length === 2)
+  const history = (await store.workflows.schedules.history('nightly')).items.toReversed()
 
   expect(dues).toEqual([history[0]!.dueAt])
   expect(history.map(({ outcome }) => outcome)).toEqual(['completed', 'skipped'])
@@ -83,13 +95,21 @@ test('a worker that stops lets runs end; one that it cuts off is free for others
   const taken: string[] = []
   let aborted: unknown
   let begun = 0
-  store.workflows.schedule('stocktaking', { at: new Date(), timeoutMs: 3_600_000 }, async ({ signal }) => {
-    begun++
-    await new Promise(resolve => signal.addEventListener('abort', resolve))
-    aborted = signal.reason
-    return placed()
-  })
-  other.workflows.schedule('stocktaking', { at: new Date(), timeoutMs: 3_600_000 }, () => void taken.push('other'))
+  store.workflows.register(
+    defineSchedule('stocktaking', {
+      at: new Date(),
+      timeoutMs: 3_600_000,
+      run: async ({ signal }) => {
+        begun++
+        await new Promise(resolve => signal.addEventListener('abort', resolve))
+        aborted = signal.reason
+        return placed()
+      },
+    }),
+  )
+  other.workflows.register(
+    defineSchedule('stocktaking', { at: new Date(), timeoutMs: 3_600_000, run: () => void taken.push('other') }),
+  )
   await using worker = store.workflows.worker()
   await worker.start()
   await waitUntil(() => begun === 1)
@@ -110,10 +130,17 @@ test('every due time is run and stored once, whichever answer of the database is
   ])
   const { store, query } = await openShop({ database })
   const dues: number[] = []
-  store.workflows.schedule('restock', { everyMs: 10, missed: 'all', timeoutMs: 3_600_000 }, ({ dueAt }) => {
-    dues.push(dueAt.getTime())
-    return placed()
-  })
+  store.workflows.register(
+    defineSchedule('restock', {
+      everyMs: 10,
+      missed: 'all',
+      timeoutMs: 3_600_000,
+      run: ({ dueAt }) => {
+        dues.push(dueAt.getTime())
+        return placed()
+      },
+    }),
+  )
   await using worker = store.workflows.worker(soon)
   await worker.start()
 

@@ -3,14 +3,16 @@ import { systemClock } from '../../src/core/clock.ts'
 import type { Store } from '../../src/store.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
 import { DuplicateSchedule, ScheduleNotFound } from '../../src/workflows/errors.ts'
-import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
+import { openShop, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const placed = () => emit('OrderPlaced', { total: 1 })
 const soon = { pollMs: 50 }
 
 async function historyOf(store: Store<ShopMap>, name: string): Promise<[string, string][]> {
-  const runs = await store.workflows.schedules.history(name)
+  const runs = (await store.workflows.schedules.history(name)).items
   return runs.map(({ dueAt, outcome }) => [dueAt.toISOString(), outcome])
 }
 
@@ -26,16 +28,24 @@ test('a schedule publishes the events it returns, each run into its own workflow
   const { store } = await openShop()
   const flows = store.workflows
   const paid: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, event => void paid.push(event.correlationId))
-  flows.schedule('restock', { everyMs: 20 }, ({ dueAt }) => [
-    emit('OrderPlaced', { total: dueAt.getTime() }),
-    emit('OrderPlaced', { total: 2 }, { key: 'second', headers: { by: 'clock' } }),
-  ])
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void paid.push(event.correlationId) }),
+  )
+  flows.register(
+    defineSchedule('restock', {
+      events: shopEvents,
+      everyMs: 20,
+      run: ({ dueAt, emit }) => [
+        emit('OrderPlaced', { total: dueAt.getTime() }),
+        emit('OrderPlaced', { total: 2 }, { key: 'second', headers: { by: 'clock' } }),
+      ],
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   await waitUntil(() => paid.length >= 4)
-  const [run] = (await flows.schedules.history('restock')).slice(-1)
+  const [run] = (await flows.schedules.history('restock')).items.slice(-1)
   await waitUntil(() => paid.filter(id => id === run!.correlationId).length === 2)
   const events = await store.events.read(`workflow-${run!.correlationId}`).toArray()
 
@@ -54,10 +64,16 @@ test('a schedule publishes the events it returns, each run into its own workflow
 test('the next due time follows from the last one, however long a run takes', async () => {
   const { store } = await openShop()
   const dues: number[] = []
-  store.workflows.schedule('restock', { everyMs: 30, missed: 'all' }, async ({ dueAt }) => {
-    dues.push(dueAt.getTime())
-    await new Promise(resolve => setTimeout(resolve, 5))
-  })
+  store.workflows.register(
+    defineSchedule('restock', {
+      everyMs: 30,
+      missed: 'all',
+      run: async ({ dueAt }) => {
+        dues.push(dueAt.getTime())
+        await new Promise(resolve => setTimeout(resolve, 5))
+      },
+    }),
+  )
   await using worker = store.workflows.worker()
   await worker.start()
 
@@ -70,15 +86,15 @@ test('the clock of a process decides nothing', async () => {
   const wrong = { ...systemClock, now: () => new Date(Date.now() + 10 * 365 * 86_400_000) }
   const { store, query } = await openShop({ clock: wrong })
   const dues: Date[] = []
-  store.workflows.schedule('restock', { everyMs: 20 }, ({ dueAt }) => void dues.push(dueAt))
-  store.workflows.schedule('nightly', { cron: '0 3 * * *' }, () => void dues.push(wrong.now()))
+  store.workflows.register(defineSchedule('restock', { everyMs: 20, run: ({ dueAt }) => void dues.push(dueAt) }))
+  store.workflows.register(defineSchedule('nightly', { cron: '0 3 * * *', run: () => void dues.push(wrong.now()) }))
   await using worker = store.workflows.worker()
   await worker.start()
 
   await waitUntil(() => dues.length >= 3)
   const [late] = await query(`select bool_or(due_at > started_at) as early, bool_or(started_at > now()) as wrong
     from ~workflow_schedule_runs`)
-  const [nightly] = await store.workflows.schedules.list()
+  const [nightly] = (await store.workflows.schedules.list()).items
 
   expect(late).toEqual({ early: false, wrong: false })
   expect(nightly!.nextAt!.getTime() - Date.now()).toBeLessThanOrEqual(86_400_000)
@@ -90,12 +106,18 @@ test('AB-18: a long run is not started again meanwhile', async () => {
   const begun: string[] = []
   let end = (): void => {}
   for (const each of [store, other])
-    each.workflows.schedule('stocktaking', { everyMs: 20 }, async ({ dueAt }) => {
-      begun.push(dueAt.toISOString())
-      if (begun.length === 1) await new Promise<void>(resolve => (end = resolve))
-    })
+    each.workflows.register(
+      defineSchedule('stocktaking', {
+        everyMs: 20,
+        run: async ({ dueAt }) => {
+          begun.push(dueAt.toISOString())
+          if (begun.length === 1) await new Promise<void>(resolve => (end = resolve))
+        },
+      }),
+    )
   let ticks = 0
-  for (const each of [store, other]) each.workflows.schedule('tick', { everyMs: 20 }, () => void ticks++)
+  for (const each of [store, other])
+    each.workflows.register(defineSchedule('tick', { everyMs: 20, run: () => void ticks++ }))
   await using one = store.workflows.worker(soon)
   await using two = other.workflows.worker(soon)
   await Promise.all([one.start(), two.start()])
@@ -103,7 +125,7 @@ test('AB-18: a long run is not started again meanwhile', async () => {
   await waitUntil(() => begun.length > 0)
   await waitUntil(() => ticks > 10)
   const meanwhile = [...begun]
-  const [running] = await store.workflows.schedules.list()
+  const [running] = (await store.workflows.schedules.list()).items
   end()
   await waitUntil(() => begun.length > 1)
 
@@ -117,10 +139,16 @@ test('AB-18: two processes run each due time of a schedule exactly once', async 
   const stores = [shop.store, await shop.sibling()]
   const dues: number[] = []
   for (const store of stores)
-    store.workflows.schedule('restock', { everyMs: 20, missed: 'all' }, ({ dueAt }) => {
-      dues.push(dueAt.getTime())
-      return placed()
-    })
+    store.workflows.register(
+      defineSchedule('restock', {
+        everyMs: 20,
+        missed: 'all',
+        run: ({ dueAt }) => {
+          dues.push(dueAt.getTime())
+          return placed()
+        },
+      }),
+    )
   const workers = stores.map(store => store.workflows.worker(soon))
   await Promise.all(workers.map(worker => worker.start()))
 
@@ -137,15 +165,20 @@ test('AB-19: a one-time schedule runs once, and stays listed as done', async () 
   const { store } = await openShop()
   const at = new Date(Date.now() + 50)
   let runs = 0
-  store.workflows.schedule('opening', { at }, () => {
-    runs++
-    return placed()
-  })
+  store.workflows.register(
+    defineSchedule('opening', {
+      at,
+      run: () => {
+        runs++
+        return placed()
+      },
+    }),
+  )
   await using worker = store.workflows.worker()
   await worker.start()
 
-  await waitUntil(async () => (await store.workflows.schedules.list())[0]!.state === 'done')
-  const [status] = await store.workflows.schedules.list()
+  await waitUntil(async () => (await store.workflows.schedules.list()).items[0]!.state === 'done')
+  const [status] = (await store.workflows.schedules.list()).items
 
   expect(status).toMatchObject({ name: 'opening', nextAt: undefined, lastAt: at, lastOutcome: 'completed' })
   expect(status!.definition).toMatchObject({ at: at.toISOString(), missed: 'once', timeoutMs: 30_000 })
@@ -160,15 +193,14 @@ test('AB-20: after a restart nothing is run again, and everything continues', as
   const runs: string[] = []
   const open = async (start = at): Promise<Store<ShopMap>> => {
     const store = await sibling()
-    store.workflows.schedule(
-      'opening',
-      { at: start },
-      ({ dueAt }) => void runs.push(`opening ${dueAt.getTime() - at.getTime()}`),
+    store.workflows.register(
+      defineSchedule('opening', {
+        at: start,
+        run: ({ dueAt }) => void runs.push(`opening ${dueAt.getTime() - at.getTime()}`),
+      }),
     )
-    store.workflows.schedule(
-      'nightly',
-      { cron: '0 3 * * *', timeZone: 'Europe/Berlin' },
-      () => void runs.push('nightly'),
+    store.workflows.register(
+      defineSchedule('nightly', { cron: '0 3 * * *', timeZone: 'Europe/Berlin', run: () => void runs.push('nightly') }),
     )
     await store.workflows.worker(soon).start()
     return store
@@ -188,7 +220,7 @@ test('AB-20: after a restart nothing is run again, and everything continues', as
   await waitUntil(() => runs.length === 3)
   await third.close()
   const fourth = await open()
-  await waitUntil(async () => (await fourth.workflows.schedules.list())[1]!.state === 'done')
+  await waitUntil(async () => (await fourth.workflows.schedules.list()).items[1]!.state === 'done')
 
   expect(after).toMatchObject(before.map(({ name, next_at }) => ({ name, next_at })))
   expect(after[1]).toEqual(before[1])
@@ -198,20 +230,27 @@ test('AB-20: after a restart nothing is run again, and everything continues', as
 test('AB-21: a run that fails is recorded, and the next one comes when it is due', async () => {
   const { store } = await openShop()
   let runs = 0
-  store.workflows.schedule('restock', { everyMs: 20, timeoutMs: 20 }, async () => {
-    runs++
-    if (runs === 1) throw new Error('the supplier is closed', { cause: new Error('holiday') })
-    if (runs === 2) await new Promise(() => {})
-    if (runs === 3) return batch([placed()]) as never
-    if (runs === 4) return emit('OrderPlaced', { total: 1n as never })
-    if (runs === 5) return emit('OrderPlaced', { total: 5 }, { stream: 'order-5', expected: 7 })
-    return placed()
-  })
+  store.workflows.register(
+    defineSchedule('restock', {
+      events: shopEvents,
+      everyMs: 20,
+      timeoutMs: 20,
+      run: async ({ emit }) => {
+        runs++
+        if (runs === 1) throw new Error('the supplier is closed', { cause: new Error('holiday') })
+        if (runs === 2) await new Promise(() => {})
+        if (runs === 3) return batch([placed()]) as never
+        if (runs === 4) return emit('OrderPlaced', { total: 1n as never })
+        if (runs === 5) return emit('OrderPlaced', { total: 5 }, { stream: 'order-5', expected: 7 })
+        return placed()
+      },
+    }),
+  )
   await using worker = store.workflows.worker()
   await worker.start()
 
   await waitUntil(() => runs >= 7)
-  const history = (await store.workflows.schedules.history('restock', { limit: 1_000 })).reverse().slice(0, 6)
+  const history = (await store.workflows.schedules.history('restock', { limit: 1_000 })).items.toReversed().slice(0, 6)
 
   expect(history.map(({ outcome, error }) => [outcome, error?.code ?? error?.message])).toEqual([
     ['failed', 'the supplier is closed'],
@@ -232,16 +271,16 @@ test.each([
 ] as const)('AB-21: due times missed while no worker ran are made up for: %s', async (missed, expected) => {
   const shop = await openShop()
   const { store } = shop
-  store.workflows.schedule('stocktaking', { everyMs: 3_600_000, missed }, placed)
-  await store.workflows.register()
+  store.workflows.register(defineSchedule('stocktaking', { everyMs: 3_600_000, missed, run: placed }))
+  await store.workflows.sync()
   await overdue(shop, 'stocktaking', '185 minutes')
   await using worker = store.workflows.worker()
   await worker.start()
 
   await waitUntil(async () => (await historyOf(store, 'stocktaking')).length >= expected.length)
   const now = Date.now()
-  const [status] = await store.workflows.schedules.list()
-  const runs = await store.workflows.schedules.history('stocktaking')
+  const [status] = (await store.workflows.schedules.list()).items
+  const runs = (await store.workflows.schedules.history('stocktaking')).items
 
   const minutesSince = ({ dueAt }: { dueAt: Date }): number => Math.round((now - dueAt.getTime()) / 60_000)
   expect(runs.map(run => [run.outcome, minutesSince(run)])).toEqual(expected)
@@ -252,12 +291,12 @@ test('a one-time schedule whose time has passed is run late, unless it is config
   const { store } = await openShop()
   const at = new Date('2026-01-01T03:00:00Z')
   const ran: string[] = []
-  store.workflows.schedule('late', { at }, ({ name }) => void ran.push(name))
-  store.workflows.schedule('never', { at, missed: 'skip' }, ({ name }) => void ran.push(name))
+  store.workflows.register(defineSchedule('late', { at, run: ({ name }) => void ran.push(name) }))
+  store.workflows.register(defineSchedule('never', { at, missed: 'skip', run: ({ name }) => void ran.push(name) }))
   await using worker = store.workflows.worker()
   await worker.start()
 
-  await waitUntil(async () => (await store.workflows.schedules.list()).every(({ state }) => state === 'done'))
+  await waitUntil(async () => (await store.workflows.schedules.list()).items.every(({ state }) => state === 'done'))
 
   expect(ran).toEqual(['late'])
   expect(await historyOf(store, 'never')).toEqual([[at.toISOString(), 'skipped']])
@@ -266,12 +305,12 @@ test('a one-time schedule whose time has passed is run late, unless it is config
 test('changed times begin anew; any other change does not affect them', async () => {
   const { store, sibling } = await openShop()
   const register = async (of: Store<ShopMap>, cron: string, timeoutMs: number) => {
-    of.workflows.schedule('nightly', { cron, timeoutMs }, placed)
-    return (await of.workflows.schedules.list())[0]!
+    of.workflows.register(defineSchedule('nightly', { cron, timeoutMs, run: placed }))
+    return (await of.workflows.schedules.list()).items[0]!
   }
-  store.workflows.schedule('restock', { everyMs: 3_600_000 }, placed)
+  store.workflows.register(defineSchedule('restock', { everyMs: 3_600_000, run: placed }))
   const first = await register(store, '0 3 * * *', 1000)
-  const interval = (await store.workflows.schedules.list())[1]!.nextAt
+  const interval = (await store.workflows.schedules.list()).items[1]!.nextAt
 
   const second = await register(await sibling(), '0 3 * * *', 2000)
   const third = await register(await sibling(), '30 4 * * *', 2000)
@@ -280,7 +319,7 @@ test('changed times begin anew; any other change does not affect them', async ()
   expect(second.nextAt).toEqual(first.nextAt)
   expect(second.definition.timeoutMs).toBe(2000)
   expect(third.nextAt!.toISOString()).toMatch(/T04:30:00.000Z$/)
-  expect((await store.workflows.schedules.list())[1]!.nextAt).toEqual(interval)
+  expect((await store.workflows.schedules.list()).items[1]!.nextAt).toEqual(interval)
 })
 
 test('a paused schedule does not run, and continues with its next due time', async () => {
@@ -288,18 +327,20 @@ test('a paused schedule does not run, and continues with its next due time', asy
   const { store } = shop
   const dues: number[] = []
   let ticks = 0
-  store.workflows.schedule('restock', { everyMs: 3_600_000 }, ({ dueAt }) => void dues.push(dueAt.getTime()))
-  store.workflows.schedule('tick', { everyMs: 10 }, () => void ticks++)
+  store.workflows.register(
+    defineSchedule('restock', { everyMs: 3_600_000, run: ({ dueAt }) => void dues.push(dueAt.getTime()) }),
+  )
+  store.workflows.register(defineSchedule('tick', { everyMs: 10, run: () => void ticks++ }))
   await store.workflows.schedules.pause('restock')
   await overdue(shop, 'restock', '90 minutes')
   await using worker = store.workflows.worker()
   await worker.start()
 
   await waitUntil(() => ticks > 3)
-  const [paused] = await store.workflows.schedules.list()
+  const [paused] = (await store.workflows.schedules.list()).items
   await store.workflows.schedules.resume('restock')
   await store.workflows.schedules.resume('restock')
-  const [resumed] = await store.workflows.schedules.list()
+  const [resumed] = (await store.workflows.schedules.list()).items
 
   expect(dues).toEqual([])
   expect(paused).toMatchObject({ state: 'paused', pausedAt: expect.any(Date) })
@@ -311,10 +352,15 @@ test('a run can be requested by hand, also while the schedule is paused and by a
   const { store, sibling } = await openShop()
   const other = await sibling()
   const asked: boolean[] = []
-  store.workflows.schedule('nightly', { cron: '0 3 * * *' }, ({ isManual }) => {
-    asked.push(isManual)
-    return placed()
-  })
+  store.workflows.register(
+    defineSchedule('nightly', {
+      cron: '0 3 * * *',
+      run: ({ isManual }) => {
+        asked.push(isManual)
+        return placed()
+      },
+    }),
+  )
   await store.workflows.schedules.pause('nightly')
   await using worker = store.workflows.worker()
   await worker.start()
@@ -324,14 +370,14 @@ test('a run can be requested by hand, also while the schedule is paused and by a
     ...(await Promise.all([1, 2].map(() => store.workflows.schedules.trigger('nightly')))),
   ]
   await waitUntil(async () => (await historyOf(store, 'nightly')).length === 3)
-  const history = (await store.workflows.schedules.history('nightly')).reverse()
-  const [status] = await other.workflows.schedules.list()
+  const history = (await store.workflows.schedules.history('nightly')).items.toReversed()
+  const [status] = (await other.workflows.schedules.list()).items
 
   const byTime = runs.sort((a, b) => a.dueAt.getTime() - b.dueAt.getTime())
   expect(history).toMatchObject(byTime.map(run => ({ ...run, isManual: true, outcome: 'completed' })))
   expect(asked).toEqual([true, true, true])
   expect(status).toMatchObject({ state: 'paused', lastAt: byTime[2]!.dueAt, triggered: 0, isHere: false })
-  expect(await store.workflows.flow(runs[0]!.correlationId).waitFor('OrderPlaced')).toMatchObject({
+  expect(await store.workflows.get(runs[0]!.correlationId).waitForEvent('OrderPlaced')).toMatchObject({
     data: { total: 1 },
   })
 })
@@ -340,15 +386,15 @@ test('a schedule without code stays listed, and runs when a worker has the code'
   const shop = await openShop()
   const { store, sibling } = shop
   let ticks = 0
-  store.workflows.schedule('restock', { everyMs: 3_600_000 }, placed)
-  await store.workflows.register()
+  store.workflows.register(defineSchedule('restock', { everyMs: 3_600_000, run: placed }))
+  await store.workflows.sync()
   await overdue(shop, 'restock', '1 second')
   const other = await sibling()
-  other.workflows.schedule('tick', { everyMs: 10 }, () => void ticks++)
+  other.workflows.register(defineSchedule('tick', { everyMs: 10, run: () => void ticks++ }))
   await using stranger = other.workflows.worker()
   await stranger.start()
   await waitUntil(() => ticks > 3)
-  const [waiting] = await other.workflows.schedules.list()
+  const [waiting] = (await other.workflows.schedules.list()).items
 
   await using worker = store.workflows.worker()
   await worker.start()
@@ -359,7 +405,7 @@ test('a schedule without code stays listed, and runs when a worker has the code'
 
 test('all runs of a schedule can be part of one workflow', async () => {
   const { store } = await openShop()
-  store.workflows.schedule('restock', { everyMs: 10, correlationId: 'stock' }, placed)
+  store.workflows.register(defineSchedule('restock', { everyMs: 10, correlationId: 'stock', run: placed }))
   await using worker = store.workflows.worker()
   await worker.start()
 
@@ -372,22 +418,22 @@ test('all runs of a schedule can be part of one workflow', async () => {
 test('the history is read in pages, latest first, and is deleted with the schedule', async () => {
   const { store, query } = await openShop()
   const { schedules } = store.workflows
-  store.workflows.schedule('nightly', { cron: '0 3 * * *' }, placed)
-  await store.workflows.register()
+  store.workflows.register(defineSchedule('nightly', { cron: '0 3 * * *', run: placed }))
+  await store.workflows.sync()
   await query(`insert into ~workflow_schedule_runs (schedule, due_at, is_manual, started_at, outcome, correlation_id)
     select 'nightly', '2026-01-01Z'::timestamptz + n * interval '1 day', m, now(), 'completed', 'c'
     from generate_series(1, 3) as n, unnest(array[true, false]) as m`)
 
   const first = await schedules.history('nightly', { limit: 3 })
-  const second = await schedules.history('nightly', { limit: 3, before: first[2] })
-  const old = await schedules.history('nightly', { before: new Date('2026-01-03Z') })
+  const second = await schedules.history('nightly', { limit: 3, after: first.next })
+  const old = (await schedules.history('nightly', { dueBefore: new Date('2026-01-03Z') })).items
   await schedules.delete('nightly')
 
-  expect([...first, ...second].map(run => [run.dueAt.getUTCDate(), run.isManual])).toEqual(
+  expect([...first.items, ...second.items].map(run => [run.dueAt.getUTCDate(), run.isManual])).toEqual(
     [4, 3, 2].flatMap(day => [true, false].map(isManual => [day, isManual])),
   )
   expect(old.map(run => run.dueAt.getUTCDate())).toEqual([2, 2])
-  expect(await schedules.list()).toEqual([])
+  expect((await schedules.list()).items).toEqual([])
   await expect(schedules.history('nightly')).rejects.toThrow(ScheduleNotFound)
   expect(await query('select from ~workflow_schedule_runs')).toEqual([])
 })
@@ -395,28 +441,44 @@ test('the history is read in pages, latest first, and is deleted with the schedu
 test('invalid schedules are refused when they are defined', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.schedule('nightly', { cron: '0 3 * * *' }, placed)
+  flows.register(defineSchedule('nightly', { cron: '0 3 * * *', run: placed }))
 
-  expect(() => flows.schedule('nightly', { everyMs: 1000 }, placed)).toThrow(DuplicateSchedule)
-  expect(() => flows.schedule('', { everyMs: 1000 }, placed)).toThrow('is empty')
-  expect(() => flows.schedule('a', { cron: 'x' }, placed)).toThrow('Option cron')
-  expect(() => flows.schedule('a', { cron: '0 3 * * *', timeZone: 'Nowhere' }, placed)).toThrow('Option timeZone')
-  expect(() => flows.schedule('a', { everyMs: 1 }, placed)).toThrow('Option everyMs')
-  expect(() => flows.schedule('a', { everyMs: 1000, missed: 'twice' as never }, placed)).toThrow('Option missed')
-  expect(() => flows.schedule('a', { everyMs: 1000, timeoutMs: 0 }, placed)).toThrow('Option timeoutMs')
-  expect(() => flows.schedule('a', { everyMs: 1000, correlationId: '' }, placed)).toThrow('Correlation id')
-  expect(() => flows.schedule('a', { everyMs: 1000 }, 7 as never)).toThrow('Option run')
+  expect(() => flows.register(defineSchedule('nightly', { everyMs: 1000, run: placed }))).toThrow(DuplicateSchedule)
+  expect(() => flows.register(defineSchedule('', { everyMs: 1000, run: placed }))).toThrow('is empty')
+  expect(() => flows.register(defineSchedule('a', { cron: 'x', run: placed }))).toThrow(
+    expect.objectContaining({ option: 'cron' }),
+  )
+  expect(() => flows.register(defineSchedule('a', { cron: '0 3 * * *', timeZone: 'Nowhere', run: placed }))).toThrow(
+    expect.objectContaining({ option: 'timeZone' }),
+  )
+  expect(() => flows.register(defineSchedule('a', { everyMs: 1, run: placed }))).toThrow(
+    expect.objectContaining({ option: 'everyMs' }),
+  )
+  expect(() => flows.register(defineSchedule('a', { everyMs: 1000, missed: 'twice' as never, run: placed }))).toThrow(
+    expect.objectContaining({ option: 'missed' }),
+  )
+  expect(() => flows.register(defineSchedule('a', { everyMs: 1000, timeoutMs: 0, run: placed }))).toThrow(
+    expect.objectContaining({ option: 'timeoutMs' }),
+  )
+  expect(() => flows.register(defineSchedule('a', { everyMs: 1000, correlationId: '', run: placed }))).toThrow(
+    'Correlation id',
+  )
+  expect(() => flows.register(defineSchedule('a', { everyMs: 1000, run: 7 as never }))).toThrow(
+    expect.objectContaining({ option: 'run' }),
+  )
 })
 
 test('an unknown schedule name is refused with the nearest one', async () => {
   const { store } = await openShop()
   const { schedules } = store.workflows
-  store.workflows.schedule('nightly', { cron: '0 3 * * *' }, placed)
+  store.workflows.register(defineSchedule('nightly', { cron: '0 3 * * *', run: placed }))
 
   for (const call of ['pause', 'resume', 'trigger', 'history', 'delete'] as const) {
     const failure = await schedules[call]('nightyl').catch((error: unknown) => error)
     expect(failure).toMatchObject({ code: 'schedule_not_found', schedule: 'nightyl', nearest: 'nightly' })
   }
-  await expect(schedules.history('nightly', { limit: 0 })).rejects.toThrow('Option limit')
-  await expect(schedules.history('nightly', { before: new Date('x') })).rejects.toThrow('Option before')
+  await expect(schedules.history('nightly', { limit: 0 })).rejects.toThrow(expect.objectContaining({ option: 'limit' }))
+  await expect(schedules.history('nightly', { dueBefore: new Date('x') })).rejects.toThrow(
+    expect.objectContaining({ option: 'dueBefore' }),
+  )
 })

@@ -1,8 +1,9 @@
 /** The state that a worker leaves when it stops, and the effect of a failing event on others. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { complete, emit } from '../../src/workflows/emit.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { complete } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** Too long to expire during the test: the observed effects were not caused by an expired lease. */
@@ -13,12 +14,18 @@ test('SB-40: a worker that stops lets running attempts end, and claims nothing m
   const flows = shop.store.workflows
   const [begun, goOn] = [deferred<void>(), deferred<void>()]
   const runs: number[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async event => {
-    runs.push(event.data.total)
-    begun.resolve()
-    await goOn.promise
-    return emit('OrderPaid', { method: 'card' })
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (event, { emit }) => {
+        runs.push(event.data.total)
+        begun.resolve()
+        await goOn.promise
+        return emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
   const worker = flows.worker({ leaseMs, concurrency: 1 })
   await worker.start()
   const first = await flows.publish('OrderPlaced', { total: 1 })
@@ -40,12 +47,18 @@ test('SB-40: executions that a worker had claimed and not begun are free as soon
   const flows = shop.store.workflows
   const [begun, goOn] = [deferred<void>(), deferred<void>()]
   const runs: number[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async event => {
-    runs.push(event.data.total)
-    begun.resolve()
-    await goOn.promise
-  })
-  await flows.register()
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async event => {
+        runs.push(event.data.total)
+        begun.resolve()
+        await goOn.promise
+      },
+    }),
+  )
+  await flows.sync()
   for (const total of [1, 2, 3, 4]) await placed(shop, total)
   const worker = flows.worker({ leaseMs, concurrency: 1 })
   await worker.start()
@@ -57,7 +70,7 @@ test('SB-40: executions that a worker had claimed and not begun are free as soon
   const left = await shop.query('select state, worker, attempt from ~workflow_executions')
   await using next = flows.worker({ leaseMs })
   await next.start()
-  await flows.flow('order').settled()
+  await flows.get('order').waitUntilSettled()
 
   expect(left).toEqual([1, 2, 3].map(() => ({ state: 'ready', worker: null, attempt: 0 })))
   expect(runs.sort()).toEqual([1, 2, 3, 4])
@@ -69,12 +82,18 @@ test('SB-40: attempts that do not end in time are cut off and free immediately, 
   const flows = shop.store.workflows
   const [begun, goOn] = [deferred<void>(), deferred<void>()]
   const signals: AbortSignal[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
-    signals.push(ctx.signal)
-    begun.resolve()
-    if (signals.length === 1) await goOn.promise
-    return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [signals.length]))
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        signals.push(ctx.signal)
+        begun.resolve()
+        if (signals.length === 1) await goOn.promise
+        return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [signals.length]))
+      },
+    }),
+  )
   const worker = flows.worker({ leaseMs })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -86,7 +105,7 @@ test('SB-40: attempts that do not end in time are cut off and free immediately, 
   goOn.resolve()
   await using next = flows.worker({ leaseMs })
   await next.start()
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(signals[0]!.aborted).toBe(true)
   expect(left).toEqual([{ state: 'ready', worker: null, attempt: 0 }])
@@ -103,13 +122,20 @@ test('SB-40: a lane that is cut off in the middle continues in order', async () 
   const flows = shop.store.workflows
   const begun = deferred<void>()
   const runs: number[] = []
-  flows.on('OrderPlaced', { name: 'pay', ordered: true }, async event => {
-    runs.push(event.data.total)
-    if (event.data.total !== 2 || runs.length > 2) return
-    begun.resolve()
-    await new Promise(() => {})
-  })
-  await flows.register()
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: true,
+      run: async event => {
+        runs.push(event.data.total)
+        if (event.data.total !== 2 || runs.length > 2) return
+        begun.resolve()
+        await new Promise(() => {})
+      },
+    }),
+  )
+  await flows.sync()
   for (const total of [1, 2, 3, 4]) await placed(shop, total)
   const worker = flows.worker({ leaseMs })
   await worker.start()
@@ -118,7 +144,7 @@ test('SB-40: a lane that is cut off in the middle continues in order', async () 
   await worker.stop({ drainMs: 0 })
   await using next = flows.worker({ leaseMs })
   await next.start()
-  await flows.flow('order').settled()
+  await flows.get('order').waitUntilSettled()
 
   expect(runs).toEqual([1, 2, 2, 3, 4])
 })
@@ -127,10 +153,15 @@ test('SB-40: a store that closes stops its workers, and their executions are fre
   const shop = await openShop()
   const other = await shop.sibling({ closeMs: 30_000 })
   const begun = deferred<void>()
-  other.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
-    begun.resolve()
-    await new Promise(() => {})
-  })
+  other.workflows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      run: async () => {
+        begun.resolve()
+        await new Promise(() => {})
+      },
+    }),
+  )
   await other.workflows.worker({ leaseMs, drainMs: 0 }).start()
   await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await begun.promise
@@ -145,43 +176,58 @@ test('SB-47: an event that fails holds up no other, and a wait is for one workfl
   const shop = await openShop()
   const flows = shop.store.workflows
   const paid: number[] = []
-  flows.on('OrderPlaced', { name: 'pay', retries: 1_000, backoff: { baseMs: 3_600_000 } }, async event => {
-    if (event.data.total === 0) throw new Error('no money')
-    paid.push(event.data.total)
-    return emit('OrderPaid', { method: 'card' })
-  })
-  flows.on('OrderPaid', { name: 'ship', ordered: true }, async () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 1_000,
+      backoff: { baseMs: 3_600_000 },
+      run: async (event, { emit }) => {
+        if (event.data.total === 0) throw new Error('no money')
+        paid.push(event.data.total)
+        return emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
+  flows.register(defineHandler('ship', { on: 'OrderPaid', ordered: true, run: async () => {} }))
   await using worker = flows.worker({ concurrency: 2 })
   await worker.start()
 
   const bad = await flows.publish('OrderPlaced', { total: 0 })
   const good = await Promise.all([1, 2, 3, 4, 5].map(total => flows.publish('OrderPlaced', { total })))
-  const settled = await Promise.all(good.map(flow => flow.settled()))
+  const settled = await Promise.all(good.map(flow => flow.waitUntilSettled()))
   await waitUntil(async () => (await shop.query(`select 1 from ~workflow_executions where attempt = 1`)).length === 1)
 
   expect(paid.sort()).toEqual([1, 2, 3, 4, 5])
   expect(settled.map(({ state }) => state)).toEqual(good.map(() => 'settled'))
   expect(await bad.status()).toMatchObject({ isSettled: false, pending: 1 })
-  await expect(bad.settled({ timeoutMs: 50 })).rejects.toMatchObject({ code: 'timed_out' })
+  await expect(bad.waitUntilSettled({ timeoutMs: 50 })).rejects.toMatchObject({ code: 'timed_out' })
 })
 
 test('SB-47: the emitted events of a handler and its completion are stored together or not at all', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: { baseMs: 1 } }, (_event, ctx) =>
-    complete(
-      async tx => {
-        await tx.query('select 1')
-        if (ctx.attempt === 1) throw new Error('no room')
-      },
-      emit('OrderPaid', { method: 'card' }),
-    ),
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: (_event, ctx) =>
+        complete(
+          async tx => {
+            await tx.query('select 1')
+            if (ctx.attempt === 1) throw new Error('no room')
+          },
+          ctx.emit('OrderPaid', { method: 'card' }),
+        ),
+    }),
   )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status).toMatchObject({ state: 'settled', lastType: 'OrderPaid' })
   expect(await shop.query(`select 1 from ~events where type = 'OrderPaid'`)).toHaveLength(1)

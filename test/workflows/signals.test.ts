@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
-import { openShop, outcome } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -10,10 +10,16 @@ const worker = { pollMs: 20 }
 test('a handler waits for an event of its workflow without occupying a worker, and gets it', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
-    const paid = await ctx.waitFor('OrderPaid')
-    return emit('OrderShipped', { parcel: `${paid.data.method} ${paid.correlationId === ctx.correlationId}` })
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const paid = await ctx.waitForEvent('OrderPaid')
+        return ctx.emit('OrderShipped', { parcel: `${paid.data.method} ${paid.correlationId === ctx.correlationId}` })
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -21,8 +27,8 @@ test('a handler waits for an event of its workflow without occupying a worker, a
 
   await flows.publish('OrderPaid', { method: 'card' })
   await flow.signal('OrderPaid', { method: 'cash' })
-  const shipped = await flow.waitFor('OrderShipped')
-  const status = await flow.settled()
+  const shipped = await flow.waitForEvent('OrderShipped')
+  const status = await flow.waitUntilSettled()
 
   expect(shipped.data.parcel).toBe('cash true')
   expect(status.state).toBe('settled')
@@ -37,10 +43,16 @@ test('an event that came before the wait is found', async () => {
     release = resolve
   })
   const got: string[] = []
-  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
-    await ctx.step('prepare', () => held)
-    got.push((await ctx.waitFor('OrderPaid')).data.method)
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        await ctx.step('prepare', () => held)
+        got.push((await ctx.waitForEvent('OrderPaid')).data.method)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
@@ -48,7 +60,7 @@ test('an event that came before the wait is found', async () => {
   await flow.signal('OrderPaid', { method: 'card' })
   await waitUntil(async () => (await flow.status()).lastType === 'OrderPaid')
   release()
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(got).toEqual(['card'])
 })
@@ -57,9 +69,15 @@ test('an event older than the event of the handler does not match', async () => 
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: string[] = []
-  flows.on('OrderShipped', { name: 'rate' }, async (_event, ctx) => {
-    got.push((await ctx.waitFor('OrderPaid', { timeoutMs: 60_000 }))?.data.method ?? 'none')
-  })
+  flows.register(
+    defineHandler('rate', {
+      events: shopEvents,
+      on: 'OrderShipped',
+      run: async (_event, ctx) => {
+        got.push((await ctx.waitForEvent('OrderPaid', { timeoutMs: 60_000 }))?.data.method ?? 'none')
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
@@ -67,7 +85,7 @@ test('an event older than the event of the handler does not match', async () => 
   await flow.signal('OrderShipped', { parcel: 'parcel-1' })
   await untilSuspended(shop)
   await letTimePass(shop, 60_000)
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(got).toEqual(['none'])
 })
@@ -76,11 +94,17 @@ test('a wait takes only a matching event; others are left for other waits', asyn
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: string[] = []
-  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
-    const cash = await ctx.waitFor('OrderPaid', { match: { method: 'cash' } })
-    const any = await ctx.waitFor('OrderPaid')
-    got.push(cash.data.method, any.data.method)
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const cash = await ctx.waitForEvent('OrderPaid', { match: { method: 'cash' } })
+        const any = await ctx.waitForEvent('OrderPaid')
+        got.push(cash.data.method, any.data.method)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -90,7 +114,7 @@ test('a wait takes only a matching event; others are left for other waits', asyn
   await waitUntil(async () => (await flow.status()).lastType === 'OrderPaid')
   const between = await executionStates(shop)
   await flow.signal('OrderPaid', { method: 'cash' })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(between).toBe('1 suspended')
   expect(got).toEqual(['cash', 'card'])
@@ -100,15 +124,27 @@ test('two waits take two events, one after the other or both at once', async () 
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: string[] = []
-  flows.on('OrderPlaced', { name: 'in turn' }, async (_event, ctx) => {
-    const first = await ctx.waitFor('OrderShipped')
-    const second = await ctx.waitFor('OrderShipped')
-    got.push(`${first.data.parcel} then ${second.data.parcel}`)
-  })
-  flows.on('OrderPlaced', { name: 'at once' }, async (_event, ctx) => {
-    const both = await Promise.all([ctx.waitFor('OrderShipped'), ctx.waitFor('OrderShipped')])
-    got.push(both.map(({ data }) => data.parcel).join(' and '))
-  })
+  flows.register(
+    defineHandler('in turn', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const first = await ctx.waitForEvent('OrderShipped')
+        const second = await ctx.waitForEvent('OrderShipped')
+        got.push(`${first.data.parcel} then ${second.data.parcel}`)
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('at once', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const both = await Promise.all([ctx.waitForEvent('OrderShipped'), ctx.waitForEvent('OrderShipped')])
+        got.push(both.map(({ data }) => data.parcel).join(' and '))
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -116,7 +152,7 @@ test('two waits take two events, one after the other or both at once', async () 
 
   await flow.signal('OrderShipped', { parcel: 'a' })
   await flow.signal('OrderShipped', { parcel: 'b' })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect([...got].sort()).toEqual(['a and b', 'a then b'])
 })
@@ -125,12 +161,18 @@ test('a wait without an answer times out, and a later one still gets the event t
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: (string | undefined)[] = []
-  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
-    const inTime = await ctx.waitFor('OrderPaid', { timeoutMs: 60_000 })
-    await ctx.step('remind', () => got.push(inTime?.data.method))
-    const late = await ctx.waitFor('OrderPaid', { timeoutMs: 60_000 })
-    got.push(late?.data.method)
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const inTime = await ctx.waitForEvent('OrderPaid', { timeoutMs: 60_000 })
+        await ctx.step('remind', () => got.push(inTime?.data.method))
+        const late = await ctx.waitForEvent('OrderPaid', { timeoutMs: 60_000 })
+        got.push(late?.data.method)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -139,7 +181,7 @@ test('a wait without an answer times out, and a later one still gets the event t
   await letTimePass(shop, 60_000)
   await waitUntil(() => got.length === 1)
   await flow.signal('OrderPaid', { method: 'card' })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(got).toEqual([undefined, 'card'])
 })
@@ -148,13 +190,19 @@ test('a short wait also times out by itself', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: unknown[] = []
-  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
-    got.push(await ctx.waitFor('OrderPaid', { timeoutMs: 50 }))
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        got.push(await ctx.waitForEvent('OrderPaid', { timeoutMs: 50 }))
+      },
+    }),
+  )
   await using running = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
   await running.start()
 
-  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
 
   expect(got).toEqual([undefined])
 })
@@ -163,17 +211,25 @@ test('whichever of a sleep, a step and a wait ends first wins a race, in all run
   const shop = await openShop()
   const flows = shop.store.workflows
   const winners: string[] = []
-  flows.on('OrderPlaced', { name: 'race' }, async (_event, ctx) => {
-    const winner = await Promise.race([
-      ctx.sleep(3_600_000).then(() => 'sleep'),
-      ctx.waitFor('OrderPaid').then(() => 'paid'),
-      ctx.step('check', () => new Promise(resolve => setTimeout(resolve, 20))).then(() => ctx.waitFor('OrderShipped')),
-    ])
-    const name = typeof winner === 'string' ? winner : winner.type
-    await ctx.step(`after ${name}`, () => {})
-    await ctx.sleep(7_200_000)
-    winners.push(name)
-  })
+  flows.register(
+    defineHandler('race', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const winner = await Promise.race([
+          ctx.sleep(3_600_000).then(() => 'sleep'),
+          ctx.waitForEvent('OrderPaid').then(() => 'paid'),
+          ctx
+            .step('check', () => new Promise(resolve => setTimeout(resolve, 20)))
+            .then(() => ctx.waitForEvent('OrderShipped')),
+        ])
+        const name = typeof winner === 'string' ? winner : winner.type
+        await ctx.step(`after ${name}`, () => {})
+        await ctx.sleep(7_200_000)
+        winners.push(name)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   const orders = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
@@ -191,7 +247,7 @@ test('whichever of a sleep, a step and a wait ends first wins a race, in all run
   // Too late for the race, and for the waits that lost it.
   for (const flow of orders) await flow.signal('OrderPaid', { method: 'cash' })
   await letTimePass(shop, 7_200_000)
-  await Promise.all(orders.map(flow => flow.settled()))
+  await Promise.all(orders.map(flow => flow.waitUntilSettled()))
 
   expect([...winners].sort()).toEqual(['OrderShipped', 'paid', 'sleep'])
 })
@@ -201,11 +257,17 @@ test('no signal is missed, whether it comes before the wait, with it, or after',
   const sender = await shop.sibling()
   const flows = shop.store.workflows
   const got = new Map<number, string>()
-  flows.on('OrderPlaced', { name: 'ship' }, async (event, ctx) => {
-    const first = await ctx.waitFor('OrderShipped', { match: { parcel: 'a' } })
-    const second = await ctx.waitFor('OrderShipped')
-    got.set(event.data.total, `${first.data.parcel} ${second.data.parcel}`)
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (event, ctx) => {
+        const first = await ctx.waitForEvent('OrderShipped', { match: { parcel: 'a' } })
+        const second = await ctx.waitForEvent('OrderShipped')
+        got.set(event.data.total, `${first.data.parcel} ${second.data.parcel}`)
+      },
+    }),
+  )
   await using running = flows.worker({ concurrency: 32 })
   await running.start()
 
@@ -214,7 +276,7 @@ test('no signal is missed, whether it comes before the wait, with it, or after',
   const all = await Promise.all(
     Array.from({ length: count }, async (_, total) => {
       const flow = await flows.publish('OrderPlaced', { total })
-      const other = sender.workflows.flow(flow.correlationId)
+      const other = sender.workflows.get(flow.correlationId)
       // Some at once, some spread over the time in which the waits are registered.
       for (let turns = 0; turns < (total * 7) % 60; turns++) await new Promise(resolve => setImmediate(resolve))
       const sends = [
@@ -227,7 +289,7 @@ test('no signal is missed, whether it comes before the wait, with it, or after',
       return flow
     }),
   )
-  await Promise.all(all.map(flow => flow.settled({ timeoutMs: 60_000 })))
+  await Promise.all(all.map(flow => flow.waitUntilSettled({ timeoutMs: 60_000 })))
 
   expect(got.size).toBe(count)
   expect(new Set(got.values())).toEqual(new Set(['a b']))
@@ -237,13 +299,21 @@ test('an event does not wake an execution that waits for its next attempt', asyn
   const shop = await openShop()
   const flows = shop.store.workflows
   let runs = 0
-  flows.on('OrderPlaced', { name: 'ship', retries: 1, backoff: { baseMs: 3_600_000 } }, async (_event, ctx) => {
-    runs++
-    const waited = ctx.waitFor('OrderPaid')
-    await ctx.sleep(60_000)
-    if (ctx.attempt === 1) throw new Error('not yet')
-    await waited
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 1,
+      backoff: { baseMs: 3_600_000 },
+      run: async (_event, ctx) => {
+        runs++
+        const waited = ctx.waitForEvent('OrderPaid')
+        await ctx.sleep(60_000)
+        if (ctx.attempt === 1) throw new Error('not yet')
+        await waited
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -255,7 +325,7 @@ test('an event does not wake an execution that waits for its next attempt', asyn
   await waitUntil(async () => (await shop.query('select 1 as n from ~workflow_waits')).length === 0)
   const between = [runs, await executionStates(shop)]
   await letTimePass(shop, 3_600_000)
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(between).toEqual([2, '1 delayed'])
   expect(status.state).toBe('settled')
@@ -265,19 +335,27 @@ test('an invalid event type, match or time is refused', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const codes: unknown[] = []
-  flows.on('OrderPlaced', { name: 'ship', backoff: quick }, async (_event, ctx) => {
-    const calls = [
-      () => ctx.waitFor('' as 'OrderPaid'),
-      () => ctx.waitFor('OrderPaid', { timeoutMs: -1 }),
-      () => ctx.waitFor('OrderPaid', { match: [] as never }),
-      () => ctx.waitFor('OrderPaid', { match: { total: 1n } }),
-    ]
-    for (const call of calls) codes.push(((await outcome(call())).error as { code: string }).code)
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      backoff: quick,
+      retries: 0,
+      run: async (_event, ctx) => {
+        const calls = [
+          () => ctx.waitForEvent('' as 'OrderPaid'),
+          () => ctx.waitForEvent('OrderPaid', { timeoutMs: -1 }),
+          () => ctx.waitForEvent('OrderPaid', { match: [] as never }),
+          () => ctx.waitForEvent('OrderPaid', { match: { total: 1n } }),
+        ]
+        for (const call of calls) codes.push(((await outcome(call())).error as { code: string }).code)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
-  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
 
   expect(codes).toEqual(['invalid_name', 'invalid_option', 'invalid_option', 'invalid_event'])
 })

@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { batch, emit } from '../../src/workflows/emit.ts'
-import { openShop, outcome, paid, placed, type Shop } from '../support/shop.ts'
+import { encodeCursor } from '../../src/core/page.ts'
+import { batch } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
+import { openShop, outcome, paid, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** The expected counters, counted from the tables. */
@@ -31,20 +34,53 @@ async function countersOf({ store }: Shop) {
 /** Handlers of every kind: queued, ordered, inline, failing, filtering, and delayed until tomorrow. */
 function register({ store }: Shop): void {
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, event =>
-    emit('OrderPaid', { method: event.data.total % 2 ? 'card' : 'cash' }),
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (event, { emit }) => emit('OrderPaid', { method: event.data.total % 2 ? 'card' : 'cash' }),
+    }),
   )
-  flows.on('OrderPlaced', { name: 'check', retries: 1, backoff: { baseMs: 1 } }, (event, { attempt }) => {
-    if (event.data.total % 3 === 0 || attempt === 1) throw new Error('odd')
-  })
-  flows.on('OrderPaid', { name: 'ship', ordered: true }, () => [
-    emit('OrderShipped', { parcel: 'a' }),
-    emit('OrderShipped', { parcel: 'b' }),
-  ])
-  flows.on('OrderPaid', { name: 'book', inline: true }, () => {})
-  flows.on('OrderShipped', { name: 'count', ordered: () => 'all' }, () => {})
-  flows.on('OrderShipped', { name: 'choose', when: event => event.data.parcel === 'a' }, () => {})
-  flows.on('OrderShipped', { name: 'ask', delayMs: 86_400_000, when: () => true }, () => {})
+  flows.register(
+    defineHandler('check', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: (event, { attempt }) => {
+        if (event.data.total % 3 === 0 || attempt === 1) throw new Error('odd')
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      ordered: true,
+      run: (_, { emit }) => [emit('OrderShipped', { parcel: 'a' }), emit('OrderShipped', { parcel: 'b' })],
+    }),
+  )
+  flows.register(defineHandler('book', { on: 'OrderPaid', inline: true, run: () => {} }))
+  flows.register(
+    defineHandler('count', { events: shopEvents, on: 'OrderShipped', ordered: () => 'all', run: () => {} }),
+  )
+  flows.register(
+    defineHandler('choose', {
+      events: shopEvents,
+      on: 'OrderShipped',
+      when: event => event.data.parcel === 'a',
+      run: () => {},
+    }),
+  )
+  flows.register(
+    defineHandler('ask', {
+      events: shopEvents,
+      on: 'OrderShipped',
+      delayMs: 86_400_000,
+      when: () => true,
+      run: () => {},
+    }),
+  )
 }
 
 test('SB-21, SB-43: the counters match the tables after a mixed load', async () => {
@@ -87,23 +123,29 @@ test('cancelled executions, dispatched or not, and retried ones are counted as w
   const shop = await openShop()
   const flows = shop.store.workflows
   let isBroken = true
-  flows.on('OrderPlaced', { name: 'pay' }, () => {
-    if (isBroken) throw new Error('the bank is closed')
-  })
-  flows.on('OrderPaid', { name: 'thank', delayMs: 86_400_000 }, () => {})
+  flows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        if (isBroken) throw new Error('the bank is closed')
+      },
+    }),
+  )
+  flows.register(defineHandler('thank', { on: 'OrderPaid', delayMs: 86_400_000, run: () => {} }))
   const early = await flows.publish('OrderPaid', { method: 'card' })
-  await early.cancel('too early')
+  await early.cancel({ reason: 'too early' })
   await using worker = flows.worker()
   await worker.start()
   const late = await flows.publish('OrderPaid', { method: 'card' })
   const failing = await flows.publish('OrderPlaced', { total: 1 })
-  await failing.settled()
+  await failing.waitUntilSettled()
   await waitUntil(async () => (await late.status()).pending === 1)
 
-  await late.cancel('too late')
+  await late.cancel({ reason: 'too late' })
   isBroken = false
   await flows.deadLetters.retryAll()
-  await Promise.all([early, late, failing].map(flow => flow.settled()))
+  await Promise.all([early, late, failing].map(flow => flow.waitUntilSettled()))
 
   const counted = await countersOf(shop)
   expect(counted).toEqual(await countAll(shop))
@@ -114,14 +156,14 @@ test('cancelled executions, dispatched or not, and retried ones are counted as w
 test('an event is counted once, also if it is given to a handler that was added later', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   const worker = flows.worker()
   await worker.start()
   const all = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
-  await Promise.all(all.map(flow => flow.settled()))
+  await Promise.all(all.map(flow => flow.waitUntilSettled()))
   await worker.stop()
   const other = await shop.sibling()
-  other.workflows.on('*', { name: 'audit', startFrom: 'beginning' }, () => {})
+  other.workflows.register(defineHandler('audit', { on: '*', from: 'start', run: () => {} }))
   await using late = other.workflows.worker()
   await late.start()
 
@@ -135,8 +177,10 @@ test('running, waiting and blocked executions are counted by state', async () =>
   const shop = await openShop()
   const flows = shop.store.workflows
   const { promise: open, resolve: release } = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till' }, () => open)
-  flows.on('OrderPlaced', { name: 'weigh', concurrency: 1 }, () => open)
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', ordered: () => 'till', run: () => open }),
+  )
+  flows.register(defineHandler('weigh', { on: 'OrderPlaced', concurrency: 1, run: () => open }))
   await using worker = flows.worker()
   await worker.start()
   for (let n = 0; n < 20; n++) await flows.publish('OrderPlaced', { total: n })
@@ -153,16 +197,30 @@ test('running, waiting and blocked executions are counted by state', async () =>
 test('batches and their joins are counted, and an execution that waits for a day is suspended', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'split' }, () => batch([1, 2, 3].map(() => emit('OrderPaid', { method: 'card' }))))
-  flows.on('OrderPaid', { name: 'weigh' }, () => emit('OrderShipped', { parcel: 'p' }))
-  flows.join('OrderShipped', { name: 'gather', of: 'batch' }, async (_, ctx) => ctx.sleep(86_400_000))
+  flows.register(
+    defineHandler('split', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => batch([1, 2, 3].map(() => emit('OrderPaid', { method: 'card' }))),
+    }),
+  )
+  flows.register(
+    defineHandler('weigh', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
+    }),
+  )
+  flows.register(
+    defineJoin('gather', { events: shopEvents, on: 'OrderShipped', run: async (_, ctx) => ctx.sleep(86_400_000) }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).state === 'waiting')
 
   const counted = await countersOf(shop)
-  const { workflows } = await flows.list({ state: 'waiting' })
+  const { items: workflows } = await flows.list({ state: 'waiting' })
 
   expect(counted).toEqual(await countAll(shop))
   expect(counted).toMatchObject({ active: 1, events: 7, dispatched: 5, completed: 4, open: 1 })
@@ -173,46 +231,76 @@ test('batches and their joins are counted, and an execution that waits for a day
 test('SB-43: a failed workflow shows its latest error by time, and the number of errors', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'zebra' }, () => {
-    throw new Error('z is the last letter')
-  })
-  flows.on('OrderPaid', { name: 'ant' }, () => {
-    throw new Error('a is the first letter')
-  })
+  flows.register(
+    defineHandler('zebra', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        throw new Error('z is the last letter')
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('ant', {
+      on: 'OrderPaid',
+      retries: 0,
+      run: () => {
+        throw new Error('a is the first letter')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   for (const id of ['order-1', 'order-2']) {
     const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: id })
-    await flow.settled()
+    await flow.waitUntilSettled()
     await flows.publish('OrderPaid', { method: 'card' }, { correlationId: id })
     await waitUntil(async () => (await flow.status()).deadLetters === 2)
   }
 
-  const first = await flows.failed({ limit: 1 })
-  const second = await flows.failed({ limit: 1, after: first[0]!.correlationId })
-  const third = await flows.failed({ after: second[0]!.correlationId })
+  const first = await flows.list({ hasDeadLetters: true, limit: 1 })
+  const second = await flows.list({ state: 'failed', limit: 1, after: first.next })
+  const third = await flows.list({ hasDeadLetters: true, after: second.next })
 
-  expect([...first, ...second].map(each => each.correlationId)).toEqual(['order-2', 'order-1'])
-  expect(first[0]).toMatchObject({
-    ...{ open: 2, retrying: 0, lastHandler: 'ant', lastReason: 'failed' },
-    ...{ lastError: { message: 'a is the first letter' }, lastFailedAt: expect.any(Date) },
+  expect([...first.items, ...second.items].map(each => each.correlationId)).toEqual(['order-2', 'order-1'])
+  expect(first.items[0]).toMatchObject({
+    deadLetters: 2,
+    lastFailure: {
+      handler: 'ant',
+      reason: 'failed',
+      error: { message: 'a is the first letter' },
+      at: expect.any(Date),
+    },
   })
-  expect(third).toEqual([])
+  expect(third).toEqual({ items: [], next: undefined })
 })
 
 test('SB-43: attempts are kept, also those of dead letters, newest first, with their times, errors and results', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
-  flows.on('OrderPaid', { name: 'ship', retries: 1, backoff: { baseMs: 1 } }, () => {
-    throw new Error('no van')
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      on: 'OrderPaid',
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: () => {
+        throw new Error('no van')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
-  const { attempts, next } = await flows.attempts()
+  const { items: attempts, next } = await flows.attempts()
   const [last, retried, first] = attempts
 
   expect(attempts).toHaveLength(3)
@@ -227,20 +315,34 @@ test('SB-43: attempts are kept, also those of dead letters, newest first, with t
 test('attempts are filtered by workflow, handler, execution and outcome, in pages', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, event => {
-    if (event.data.total === 2) throw new Error('no money')
-  })
-  flows.on('OrderPlaced', { name: 'book', inline: true }, () => emit('OrderShipped', { parcel: 'p' }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: event => {
+        if (event.data.total === 2) throw new Error('no money')
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('book', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      inline: true,
+      run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   for (const total of [1, 2, 3]) {
     const flow = await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })
-    await flow.settled()
+    await flow.waitUntilSettled()
   }
   const found = async (options: Parameters<typeof flows.attempts>[0]): Promise<string[]> =>
-    (await flows.attempts(options)).attempts.map(each => `${each.handler} ${each.correlationId}`)
+    (await flows.attempts(options)).items.map(each => `${each.handler} ${each.correlationId}`)
 
-  const [{ executionId } = { executionId: '' }] = (await flows.attempts({ outcome: 'failed' })).attempts
+  const [{ executionId } = { executionId: '' }] = (await flows.attempts({ outcome: 'failed' })).items
   const first = await flows.attempts({ handler: 'pay', limit: 2 })
 
   expect(await found({ correlationId: 'order-1' })).toEqual(['pay order-1', 'book order-1'])
@@ -249,7 +351,7 @@ test('attempts are filtered by workflow, handler, execution and outcome, in page
   expect(await found({ correlationId: 'order-2', handler: 'pay', outcome: 'failed' })).toEqual(['pay order-2'])
   expect(await found({ executionId })).toEqual(['pay order-2'])
   expect(await found({ outcome: 'inline', correlationId: 'order-2' })).toEqual(['book order-2'])
-  expect(await found({ handler: 'pay', before: first.next })).toEqual(['pay order-1'])
+  expect(await found({ handler: 'pay', after: first.next })).toEqual(['pay order-1'])
   expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: first.next })
   expect((await outcome(flows.attempts({ executionId: 'x' }))).error).toMatchObject({ option: 'executionId' })
 })
@@ -264,9 +366,9 @@ test('a page of attempts reads at most ten thousand lines, and says where the ne
 
   for (const options of [{}, { handler: 'pay' }, { correlationId: 'order-1' }]) {
     const first = await flows.attempts({ ...options, outcome: 'failed' })
-    const second = await flows.attempts({ ...options, outcome: 'failed', before: first.next })
+    const second = await flows.attempts({ ...options, outcome: 'failed', after: first.next })
 
-    expect(first).toMatchObject({ attempts: [], next: 2001 })
-    expect(second).toMatchObject({ attempts: [{ position: 5 }], next: undefined })
+    expect(first).toMatchObject({ items: [], next: encodeCursor([2001]) })
+    expect(second).toMatchObject({ items: [{ position: 5 }], next: undefined })
   }
 })

@@ -1,20 +1,32 @@
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { WorkflowStatus } from '../../src/workflows/status.ts'
-import { openShop, paid, placed } from '../support/shop.ts'
+import { openShop, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 test('SB-03: the last type of a workflow is that of its latest event, not of its first', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
-  flows.on('OrderPaid', { name: 'ship' }, () => emit('OrderShipped', { parcel: 'p' }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
+    }),
+  )
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const before = await flow.status()
   await using worker = flows.worker()
   await worker.start()
 
-  const after = await flow.settled()
+  const after = await flow.waitUntilSettled()
 
   expect(before).toMatchObject({ lastType: 'OrderPlaced', state: 'running', isSettled: false })
   expect(after).toMatchObject({ lastType: 'OrderShipped', state: 'settled', isSettled: true })
@@ -25,16 +37,37 @@ test('SB-04: a workflow is never shown as settled while any part of it is unfini
   const flows = store.workflows
   const done: string[] = []
   const seen: WorkflowStatus[] = []
-  flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: { baseMs: 5 } }, (_, { attempt }) => {
-    if (attempt === 1) throw new Error('the bank is closed')
-    return emit('OrderPaid', { method: 'card' })
-  })
-  flows.on('OrderPaid', { name: 'thank', inline: true }, () => emit('OrderShipped', { parcel: 'p' }))
-  flows.on('OrderShipped', { name: 'ask', delayMs: 30 }, async () => {
-    await waitUntil(() => seen.length > 5)
-    done.push('ask')
-  })
-  flows.on('OrderShipped', { name: 'archive', ordered: true }, () => void done.push('archive'))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 1,
+      backoff: { baseMs: 5 },
+      run: (_, { attempt, emit }) => {
+        if (attempt === 1) throw new Error('the bank is closed')
+        return emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('thank', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      inline: true,
+      run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
+    }),
+  )
+  flows.register(
+    defineHandler('ask', {
+      on: 'OrderShipped',
+      delayMs: 30,
+      run: async () => {
+        await waitUntil(() => seen.length > 5)
+        done.push('ask')
+      },
+    }),
+  )
+  flows.register(defineHandler('archive', { on: 'OrderShipped', ordered: true, run: () => void done.push('archive') }))
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -49,15 +82,15 @@ test('SB-04: a workflow is never shown as settled while any part of it is unfini
 test('SB-04: an event that is not dispatched yet is unfinished, and so is one that waits for its time', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPaid', { name: 'thank', delayMs: 3_600_000 }, () => {})
-  await flows.register()
+  flows.register(defineHandler('thank', { on: 'OrderPaid', delayMs: 3_600_000, run: () => {} }))
+  await flows.sync()
   await store.events.append('order-1', placed(), { correlationId: 'order-1' })
-  const flow = flows.flow('order-1')
+  const flow = flows.get('order-1')
 
   const undispatched = await flow.status()
   await using worker = flows.worker()
   await worker.start()
-  await flow.settled()
+  await flow.waitUntilSettled()
   await store.events.append('order-1', paid, { correlationId: 'order-1' })
   const again = await flow.status()
   await waitUntil(async () => (await flow.status()).pending === 1)
@@ -71,18 +104,24 @@ test('SB-04: a workflow with a requested dead letter is not settled until that w
   const { store } = await openShop()
   const flows = store.workflows
   let isBroken = true
-  flows.on('OrderPlaced', { name: 'pay' }, () => {
-    if (isBroken) throw new Error('the bank is closed')
-  })
+  flows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        if (isBroken) throw new Error('the bank is closed')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const failed = await flow.settled()
+  const failed = await flow.waitUntilSettled()
   const [deadLetter] = await flows.deadLetters.list()
   isBroken = false
 
   await flows.deadLetters.retry('pay', deadLetter!.eventId)
-  const fixed = await flow.settled()
+  const fixed = await flow.waitUntilSettled()
 
   expect(failed).toMatchObject({ state: 'failed', isSettled: true, deadLetters: 1 })
   expect(fixed).toMatchObject({ state: 'settled', isSettled: true, deadLetters: 0 })

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { openShop, outcome } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -11,11 +12,17 @@ test('a sleep survives the end of its worker, and costs no attempt', async () =>
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
-  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
-    const at = await ctx.step('ask', () => log.push('asked'))
-    await ctx.sleep('a day', 86_400_000)
-    log.push(`reminded ${at} attempt ${ctx.attempt}`)
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const at = await ctx.step('ask', () => log.push('asked'))
+        await ctx.sleep('a day', 86_400_000)
+        log.push(`reminded ${at} attempt ${ctx.attempt}`)
+      },
+    }),
+  )
   const first = flows.worker(worker)
   await first.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -26,7 +33,7 @@ test('a sleep survives the end of its worker, and costs no attempt', async () =>
   await using second = flows.worker(worker)
   await second.start()
   await letTimePass(shop, 86_400_000)
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(waiting).toMatchObject({ state: 'waiting', pending: 1, isSettled: false })
   expect(status.state).toBe('settled')
@@ -37,10 +44,16 @@ test('a sleeping execution occupies no place: one at a time, many can sleep', as
   const shop = await openShop()
   const flows = shop.store.workflows
   const woken = new Set<number>()
-  flows.on('OrderPlaced', { name: 'remind' }, async (event, ctx) => {
-    await ctx.sleep(60_000)
-    woken.add(event.data.total)
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (event, ctx) => {
+        await ctx.sleep(60_000)
+        woken.add(event.data.total)
+      },
+    }),
+  )
   await using running = flows.worker({ ...worker, concurrency: 1 })
   await running.start()
 
@@ -56,16 +69,22 @@ test('a short sleep stays in memory', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const runs: number[] = []
-  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
-    const began = performance.now()
-    await ctx.sleep(40)
-    await ctx.sleep(0)
-    runs.push(performance.now() - began)
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const began = performance.now()
+        await ctx.sleep(40)
+        await ctx.sleep(0)
+        runs.push(performance.now() - began)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
-  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
   const kinds = await shop.query<{ kind: string }>('select kind from ~workflow_activity order by position')
 
   expect(kinds.map(({ kind }) => kind)).toEqual(['dispatched', 'started', 'completed'])
@@ -77,24 +96,31 @@ test('code around a sleep cannot mistake it for a failure', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
-  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
-    try {
-      log.push('begin')
-      await ctx.sleep(60_000)
-      log.push('slept')
-    } catch (error) {
-      log.push(`caught ${error}`)
-    } finally {
-      log.push('finally')
-    }
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: async (_event, ctx) => {
+        try {
+          log.push('begin')
+          await ctx.sleep(60_000)
+          log.push('slept')
+        } catch (error) {
+          log.push(`caught ${error}`)
+        } finally {
+          log.push('finally')
+        }
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
   await letTimePass(shop, 60_000)
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(log).toEqual(['begin', 'begin', 'slept', 'finally'])
 })
@@ -107,18 +133,24 @@ test('a run is suspended only when its parallel steps have ended, and no step is
   const held = new Promise<void>(resolve => {
     release = resolve
   })
-  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
-    const branch = async (name: string, wait: Promise<void> | undefined): Promise<string> => {
-      await ctx.step(`${name} 1`, async () => {
-        await wait
-        log.push(`${name} 1`)
-      })
-      await ctx.sleep(`${name} sleeps`, 60_000)
-      return ctx.step(`${name} 2`, () => `${name} 2 after ${log.push(`${name} 2`)}`)
-    }
-    const all = await Promise.all([branch('slow', held), branch('quick', undefined)])
-    log.push(all.length === 2 ? 'both' : 'one')
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const branch = async (name: string, wait: Promise<void> | undefined): Promise<string> => {
+          await ctx.step(`${name} 1`, async () => {
+            await wait
+            log.push(`${name} 1`)
+          })
+          await ctx.sleep(`${name} sleeps`, 60_000)
+          return ctx.step(`${name} 2`, () => `${name} 2 after ${log.push(`${name} 2`)}`)
+        }
+        const all = await Promise.all([branch('slow', held), branch('quick', undefined)])
+        log.push(all.length === 2 ? 'both' : 'one')
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -128,7 +160,7 @@ test('a run is suspended only when its parallel steps have ended, and no step is
   release()
   await untilSuspended(shop)
   await letTimePass(shop, 60_000)
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(meanwhile).toBe('1 running')
   expect(status.state).toBe('settled')
@@ -140,21 +172,27 @@ test('the winner of a race stays the winner in all later runs', async () => {
   const flows = shop.store.workflows
   const winners: string[] = []
   const decided = deferred<void>()
-  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
-    const slow = ctx.step('slow', () => decided.promise.then(() => 'step'))
-    const winner = await Promise.race([slow, ctx.sleep(20).then(() => 'sleep')])
-    await ctx.step(`after ${winner}`, () => decided.resolve())
-    await slow
-    await ctx.sleep(60_000)
-    winners.push(winner)
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const slow = ctx.step('slow', () => decided.promise.then(() => 'step'))
+        const winner = await Promise.race([slow, ctx.sleep(20).then(() => 'sleep')])
+        await ctx.step(`after ${winner}`, () => decided.resolve())
+        await slow
+        await ctx.sleep(60_000)
+        winners.push(winner)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
   await letTimePass(shop, 60_000)
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status.state).toBe('settled')
   expect(winners).toEqual(['sleep'])
@@ -168,15 +206,21 @@ test('a long sleep ends in the same run if a step lasts longer than it', async (
     release = resolve
   })
   const winners: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
-    const slow = ctx.step('slow', () => held.then(() => 'step'))
-    winners.push(await Promise.race([slow, ctx.sleep(1_050).then(() => 'sleep')]))
-    release()
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const slow = ctx.step('slow', () => held.then(() => 'step'))
+        winners.push(await Promise.race([slow, ctx.sleep(1_050).then(() => 'sleep')]))
+        release()
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
-  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
 
   expect(winners).toEqual(['sleep'])
 })
@@ -185,15 +229,21 @@ test('the shortest of several sleeps wakes it, and the others continue', async (
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
-  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
-    await Promise.all(
-      [3, 1, 2].map(async hours => {
-        await ctx.sleep(`${hours} h`, hours * 3_600_000)
-        await ctx.step(`after ${hours} h`, () => log.push(`${hours}`))
-      }),
-    )
-    log.push('all')
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        await Promise.all(
+          [3, 1, 2].map(async hours => {
+            await ctx.sleep(`${hours} h`, hours * 3_600_000)
+            await ctx.step(`after ${hours} h`, () => log.push(`${hours}`))
+          }),
+        )
+        log.push('all')
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -202,7 +252,7 @@ test('the shortest of several sleeps wakes it, and the others continue', async (
     await waitUntil(async () => log.length === hour - 1 && (await executionStates(shop)) === '1 suspended')
     await letTimePass(shop, 3_600_000)
   }
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(log).toEqual(['1', '2', '3', 'all'])
 })
@@ -211,23 +261,29 @@ test('the time of a handler is that of its last result: after a sleep at least t
   const shop = await openShop()
   const flows = shop.store.workflows
   const runs: number[][] = []
-  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
-    const times = [ctx.now().getTime()]
-    runs.push(times)
-    await ctx.step('ask', () => {})
-    times.push(ctx.now().getTime())
-    await ctx.sleep(1_100)
-    times.push(ctx.now().getTime())
-    await ctx.sleep(60_000)
-    times.push(ctx.now().getTime())
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async (_event, ctx) => {
+        const times = [ctx.now().getTime()]
+        runs.push(times)
+        await ctx.step('ask', () => {})
+        times.push(ctx.now().getTime())
+        await ctx.sleep(1_100)
+        times.push(ctx.now().getTime())
+        await ctx.sleep(60_000)
+        times.push(ctx.now().getTime())
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await waitUntil(async () => runs.at(-1)?.length === 3 && (await executionStates(shop)) === '1 suspended')
   await letTimePass(shop, 60_000)
-  await flow.settled()
+  await flow.waitUntilSettled()
   const last = runs.at(-1)!
 
   // However many runs it took: a short sleep stays in memory.
@@ -240,11 +296,19 @@ test('the time of a handler is that of its last result: after a sleep at least t
 test('timeoutMs counts running time, not waiting time', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'remind', timeoutMs: 60_000 }, async (event, ctx) => {
-    await ctx.step('work', () => new Promise(resolve => setTimeout(resolve, 20)))
-    await ctx.sleep(3_600_000)
-    if (event.data.total === 2) await ctx.step('more work', () => new Promise(() => {}))
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      timeoutMs: 60_000,
+      retries: 0,
+      run: async (event, ctx) => {
+        await ctx.step('work', () => new Promise(resolve => setTimeout(resolve, 20)))
+        await ctx.sleep(3_600_000)
+        if (event.data.total === 2) await ctx.step('more work', () => new Promise(() => {}))
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
@@ -254,7 +318,7 @@ test('timeoutMs counts running time, not waiting time', async () => {
   const [ran] = await shop.query<{ least: number }>('select min(ran_ms) as least from ~workflow_executions')
   await shop.query('update ~workflow_executions set ran_ms = 59990 where correlation_id = $1', [long.correlationId])
   await letTimePass(shop, 3_600_000)
-  const [ended, cut] = await Promise.all([short.settled(), long.settled()])
+  const [ended, cut] = await Promise.all([short.waitUntilSettled(), long.waitUntilSettled()])
 
   expect(ran!.least).toBeGreaterThanOrEqual(15)
   expect(ended.state).toBe('settled')
@@ -266,18 +330,26 @@ test('deadlineMs counts all time: an execution that sleeps beyond it is woken to
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
-  flows.on('OrderPlaced', { name: 'remind', deadlineMs: 60_000, retries: 5 }, async (_event, ctx) => {
-    log.push('begin')
-    await ctx.sleep(3_600_000)
-    log.push('slept')
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      deadlineMs: 60_000,
+      retries: 5,
+      run: async (_event, ctx) => {
+        log.push('begin')
+        await ctx.sleep(3_600_000)
+        log.push('slept')
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
   await letTimePass(shop, 60_000)
-  await flow.settled()
+  await flow.waitUntilSettled()
   const [deadLetter] = await shop.store.deadLetters.list()
 
   expect(log).toEqual(['begin'])
@@ -289,20 +361,27 @@ test('an ordered lane waits for its sleeping execution, other lanes do not', asy
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
-  flows.on(['OrderPlaced', 'OrderPaid'], { name: 'ordered', ordered: true }, async (event, ctx) => {
-    if (event.type === 'OrderPlaced') await ctx.sleep(60_000)
-    log.push(event.type)
-  })
+  flows.register(
+    defineHandler('ordered', {
+      events: shopEvents,
+      on: ['OrderPlaced', 'OrderPaid'],
+      ordered: true,
+      run: async (event, ctx) => {
+        if (event.type === 'OrderPlaced') await ctx.sleep(60_000)
+        log.push(event.type)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await flow.signal('OrderPaid', { method: 'card' })
   const other = await flows.publish('OrderPaid', { method: 'cash' })
-  await other.settled()
+  await other.waitUntilSettled()
   await waitUntil(async () => (await executionStates(shop)) === '1 blocked, 1 suspended')
   await letTimePass(shop, 60_000)
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(log).toEqual(['OrderPaid', 'OrderPlaced', 'OrderPaid'])
 })
@@ -311,16 +390,23 @@ test('an invalid time is refused', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const codes: unknown[] = []
-  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
-    for (const ms of [-1, Number.NaN, Number.POSITIVE_INFINITY, undefined])
-      codes.push((await outcome(ctx.sleep(ms as number))).error)
-    codes.push((await outcome(ctx.sleep('named', undefined as never))).error)
-    codes.push((await outcome(ctx.sleep('', 5))).error)
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: async (_event, ctx) => {
+        for (const ms of [-1, Number.NaN, Number.POSITIVE_INFINITY, undefined])
+          codes.push((await outcome(ctx.sleep(ms as number))).error)
+        codes.push((await outcome(ctx.sleep('named', undefined as never))).error)
+        codes.push((await outcome(ctx.sleep('', 5))).error)
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
-  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
 
   expect(codes.map(error => (error as { code: string }).code)).toEqual([
     ...Array.from({ length: 5 }, () => 'invalid_option'),
@@ -332,18 +418,26 @@ test('a failed attempt remembers how long it has slept', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
-  flows.on('OrderPlaced', { name: 'remind', retries: 1, backoff: quick }, async (_event, ctx) => {
-    await ctx.sleep(60_000)
-    log.push(`slept ${ctx.attempt}`)
-    if (ctx.attempt === 1) throw new Error('not yet')
-  })
+  flows.register(
+    defineHandler('remind', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 1,
+      backoff: quick,
+      run: async (_event, ctx) => {
+        await ctx.sleep(60_000)
+        log.push(`slept ${ctx.attempt}`)
+        if (ctx.attempt === 1) throw new Error('not yet')
+      },
+    }),
+  )
   await using running = flows.worker(worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
   await letTimePass(shop, 60_000)
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status.state).toBe('settled')
   expect(log).toEqual(['slept 1', 'slept 2'])

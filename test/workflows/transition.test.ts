@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineAggregate } from '../../src/aggregates/aggregate.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { transition } from '../../src/workflows/transition.ts'
 import { openShop, paid, placed, shopEvents } from '../support/shop.ts'
 
@@ -18,18 +19,21 @@ test('a handler may want an event only for its effect on an aggregate', async ()
   const flows = store.workflows
   const shipped: string[] = []
   const isPaid = transition(Order, (before, after) => before.payments < before.total && after.payments >= after.total)
-  flows.on(
-    'OrderPaid',
-    { name: 'ship', transition: isPaid },
-    event => void shipped.push(`${event.stream} ${event.version}`),
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      transition: isPaid,
+      run: event => void shipped.push(`${event.stream} ${event.version}`),
+    }),
   )
   await using worker = flows.worker()
   await worker.start()
 
   await store.events.append('order-1', [placed(2), paid, paid, paid], { correlationId: 'order-1' })
   await store.events.append('invoice-1', [paid], { correlationId: 'invoice-1' })
-  await flows.flow('order-1').settled()
-  await flows.flow('invoice-1').settled()
+  await flows.get('order-1').waitUntilSettled()
+  await flows.get('invoice-1').waitUntilSettled()
 
   expect(shipped).toEqual(['order-1 3'])
 })

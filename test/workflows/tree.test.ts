@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
-import { mermaidOf } from '../../src/workflows/insight/mermaid.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { EventNode, HandlerNode, TreeNode } from '../../src/workflows/insight/tree.ts'
-import { openShop, placed } from '../support/shop.ts'
+import { mermaidOf } from '../../src/workflows/insight/tree.ts'
+import { openShop, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** The tree as text: events with their effects in brackets. */
@@ -19,16 +19,37 @@ function words(nodes: readonly TreeNode[]): string {
 test('SB-21, SB-25: the tree of a workflow shows its events, the handlers they ran, and the events these emitted', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: { baseMs: 1 } }, (_, { attempt }) => {
-    if (attempt === 1) throw new Error('the bank is closed')
-    return emit('OrderPaid', { method: 'card' })
-  })
-  flows.on('OrderPlaced', { name: 'weigh', when: () => false }, () => {})
-  flows.on('OrderPaid', { name: 'ship' }, () => {
-    throw new Error('no van')
-  })
-  flows.on('OrderPaid', { name: 'thank', delayMs: 86_400_000 }, () => {})
-  flows.on('OrderPaid', { name: 'book', inline: true }, () => emit('OrderShipped', { parcel: 'p' }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: (_, { attempt, emit }) => {
+        if (attempt === 1) throw new Error('the bank is closed')
+        return emit('OrderPaid', { method: 'card' })
+      },
+    }),
+  )
+  flows.register(defineHandler('weigh', { events: shopEvents, on: 'OrderPlaced', when: () => false, run: () => {} }))
+  flows.register(
+    defineHandler('ship', {
+      on: 'OrderPaid',
+      retries: 0,
+      run: () => {
+        throw new Error('no van')
+      },
+    }),
+  )
+  flows.register(defineHandler('thank', { on: 'OrderPaid', delayMs: 86_400_000, run: () => {} }))
+  flows.register(
+    defineHandler('book', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      inline: true,
+      run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -61,7 +82,7 @@ test('an event with a cause outside of the workflow, or after itself, is a root;
   await store.events.append('order-1', placed(2, { id: b, causationId: a }), { correlationId: 'order-1' })
   await store.events.append('order-1', placed(3, { causationId: 'elsewhere' }), { correlationId: 'order-1' })
 
-  const { roots, events } = await store.workflows.flow('order-1').tree()
+  const { roots, events } = await store.workflows.get('order-1').tree()
 
   expect(events).toBe(3)
   expect(words(roots)).toBe('OrderPlaced (OrderPlaced), OrderPlaced')
@@ -71,11 +92,11 @@ test('an event with a cause outside of the workflow, or after itself, is a root;
 test('an execution whose event was deleted is a root', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
   await query('delete from ~events')
 
   const { roots } = await flow.tree()
@@ -88,8 +109,8 @@ test('a tree has at most the requested number of events, and marks a cut', async
   const many = Array.from({ length: 30 }, (_, n) => placed(n))
   await store.events.append('order-1', many, { correlationId: 'order-1' })
 
-  const part = await store.workflows.flow('order-1').tree({ limit: 10 })
-  const unknown = await store.workflows.flow('order-2').tree()
+  const part = await store.workflows.get('order-1').tree({ limit: 10 })
+  const unknown = await store.workflows.get('order-2').tree()
 
   expect(part).toMatchObject({ events: 10, isWhole: false })
   expect(unknown).toMatchObject({ events: 0, executions: 0, roots: [], isWhole: true })
@@ -105,7 +126,7 @@ test('a chain of ten thousand events can be read and drawn as a tree', async () 
     })),
   )
 
-  const tree = await store.workflows.flow('order-1').tree({ limit: 100_000 })
+  const tree = await store.workflows.get('order-1').tree({ limit: 100_000 })
 
   expect(tree).toMatchObject({ events: 10_000, isWhole: true })
   expect(tree.roots).toHaveLength(1)
@@ -115,11 +136,17 @@ test('a chain of ten thousand events can be read and drawn as a tree', async () 
 test('a workflow can be drawn as a Mermaid flowchart, whatever its handlers are called', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay "now"] --> <b>#1;`' }, () => emit('OrderPaid', { method: 'card' }))
+  flows.register(
+    defineHandler('pay "now"] --> <b>#1;`', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   const text = await flow.mermaid()
 
@@ -131,5 +158,5 @@ test('a workflow can be drawn as a Mermaid flowchart, whatever its handlers are 
     '  n3["OrderPaid"]:::event',
     '  n2 --> n3',
   ])
-  expect(text).toBe(flows.mermaid(await flow.tree()))
+  expect(text).toBe(mermaidOf(await flow.tree()))
 })

@@ -1,19 +1,20 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { recordUndo, settleUndo, type UndoPlace } from '../../src/workflows/cancel/undo.ts'
-import { claim } from '../../src/workflows/work/claim.ts'
-import { drawFences } from '../../src/workflows/work/fences.ts'
+import { defineUndo, recordUndo, settleUndo, type UndoPlace } from '../../src/workflows/cancel/undo.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { pruneAttempts } from '../../src/workflows/retention.ts'
+import { claim, drawFences } from '../../src/workflows/work/claim.ts'
 import { enterWorker } from '../../src/workflows/work/rescue.ts'
 import { logOf } from '../support/consumer-parts.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { stepWithUndo } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** An execution of `pay` that the test runs itself, as a worker would. */
 async function claimPay(shop: Shop): Promise<UndoPlace> {
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => {})
-  flows.undo('refund', {}, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
+  flows.register(defineUndo('refund', { run: () => {} }))
   const worker = flows.worker({ handlers: [] })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -39,9 +40,9 @@ test('an undo recorded by a later attempt of its step replaces the earlier one',
   const log = logOf(shop)
   const place = await claimPay(shop)
 
-  await recordUndo(log, shop.database, place, { handler: 'refund', data: { card: 1 } })
-  await recordUndo(log, shop.database, { ...place, step: 'send' }, { handler: 'refund' })
-  await recordUndo(log, shop.database, place, { handler: 'refund', data: { card: 2 } })
+  await recordUndo(log, shop.database, place, { by: 'refund', data: { card: 1 } })
+  await recordUndo(log, shop.database, { ...place, step: 'send' }, { by: 'refund' })
+  await recordUndo(log, shop.database, place, { by: 'refund', data: { card: 2 } })
   await settleUndo(log, shop.database, place, '"receipt-1"')
 
   const undos = await shop.query('select step, data, is_known, result from ~workflow_undos order by id')
@@ -58,25 +59,32 @@ test('a step that is run again with edited data gets a new undo with its new res
   const again = deferred<void>()
   const charged = deferred<string>()
   const receipts = [() => 'receipt-1', () => charged.promise]
-  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {
-      if (receipts.length === 1) again.resolve()
-      return receipts.shift()!()
-    })
-    throw new Error('no paper for the receipt')
-  })
-  flows.undo('refund', {}, (_, { isKnown, result }) => void reported.push([isKnown, result]))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: async (_, ctx) => {
+        await stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {
+          if (receipts.length === 1) again.resolve()
+          return receipts.shift()!()
+        })
+        throw new Error('no paper for the receipt')
+      },
+    }),
+  )
+  flows.register(defineUndo('refund', { run: (_, { isKnown, result }) => void reported.push([isKnown, result]) }))
   await using worker = flows.worker()
   await worker.start()
   const id = crypto.randomUUID()
   const flow = await flows.publish('OrderPlaced', { total: 1 }, { id })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   await flows.deadLetters.retry('pay', id, { data: { total: 2 } })
   await again.promise
   await flow.cancel({ compensate: true })
   charged.resolve('receipt-2')
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   expect(reported).toEqual([[false, undefined]])
 })
@@ -85,7 +93,7 @@ test('an undo is recorded only under the fence of its attempt', async () => {
   const shop = await openShop()
   const log = logOf(shop)
   const place = await claimPay(shop)
-  const undo = { handler: 'refund' }
+  const undo = { by: 'refund' }
 
   const stale = recordUndo(log, shop.database, { ...place, fence: place.fence - 1 }, undo)
   await expect(stale).rejects.toMatchObject({ code: 'execution_lost' })
@@ -100,30 +108,37 @@ test('an unregistered undo, or one with invalid data, is refused before its step
   const log = logOf(shop)
   const place = await claimPay(shop)
 
-  const misspelt = recordUndo(log, shop.database, place, { handler: 'refunt' })
+  const misspelt = recordUndo(log, shop.database, place, { by: 'refunt' })
   await expect(misspelt).rejects.toMatchObject({ code: 'handler_not_found', nearest: 'refund' })
-  const handler = recordUndo(log, shop.database, place, { handler: 'pay' })
+  const handler = recordUndo(log, shop.database, place, { by: 'pay' })
   await expect(handler).rejects.toMatchObject({ code: 'handler_not_found' })
-  const data = recordUndo(log, shop.database, place, { handler: 'refund', data: { total: 1n } })
+  const data = recordUndo(log, shop.database, place, { by: 'refund', data: { total: 1n } })
   await expect(data).rejects.toMatchObject({ code: 'invalid_event' })
 })
 
 test('the effects of an undo cannot be undone', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
-  flows.undo(
-    'refund',
-    {},
-    (_, __, ctx) => stepWithUndo(ctx, 'pay back', { handler: 'refund' }, () => {}) as Promise<undefined>,
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, ctx) => stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {}),
+    }),
+  )
+  flows.register(
+    defineUndo('refund', {
+      events: shopEvents,
+      run: (_, __, ctx) => stepWithUndo(ctx, 'pay back', { by: 'refund' }, () => {}) as Promise<undefined>,
+    }),
   )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   await flow.cancel({ compensate: true })
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(ended.state).toBe('compensationFailed')
   expect(await shop.store.deadLetters.list()).toMatchObject([{ lastError: { code: 'invalid_option' } }])
@@ -132,32 +147,40 @@ test('the effects of an undo cannot be undone', async () => {
 test('a name belongs to a handler or to an undo, in every process', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
-  shop.store.workflows.undo('refund', {}, () => {})
-  await shop.store.workflows.register()
+  shop.store.workflows.register(defineUndo('refund', { run: () => {} }))
+  await shop.store.workflows.sync()
 
-  other.workflows.on('OrderPlaced', { name: 'refund' }, () => {})
+  other.workflows.register(defineHandler('refund', { on: 'OrderPlaced', run: () => {} }))
 
-  await expect(other.workflows.register()).rejects.toMatchObject({ code: 'invalid_option', option: 'name' })
-  expect(() => shop.store.workflows.undo('refund', {}, () => {})).toThrow(/registered in this store already/)
-  expect(() => shop.store.workflows.undo('other', {}, undefined as never)).toThrow(/no function/)
+  await expect(other.workflows.sync()).rejects.toMatchObject({ code: 'invalid_option', option: 'name' })
+  expect(() => shop.store.workflows.register(defineUndo('refund', { run: () => {} }))).toThrow(
+    /registered in this store already/,
+  )
+  expect(() => shop.store.workflows.register(defineUndo('other', { run: undefined as never }))).toThrow(/no function/)
 })
 
 test('an undo whose code no worker has waits for one', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
-  flows.undo('refund', {}, (_, { name }) => void undone.push(name))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, ctx) => stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {}),
+    }),
+  )
+  flows.register(defineUndo('refund', { run: (_, { name }) => void undone.push(name) }))
   await using paying = flows.worker({ handlers: ['pay'] })
   await paying.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
   await flow.cancel({ compensate: true })
 
-  const before = await flow.cancel('never mind')
+  const before = await flow.cancel({ reason: 'never mind' })
   await using refunding = flows.worker({ handlers: ['refund'] })
   await refunding.start()
-  const ended = await flow.settled()
+  const ended = await flow.waitUntilSettled()
 
   expect(before).toMatchObject({ state: 'compensating', pending: 1, reason: undefined })
   expect(ended.state).toBe('compensated')
@@ -167,23 +190,29 @@ test('an undo whose code no worker has waits for one', async () => {
 test('undos are kept as long as they can be requested', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
-  flows.on('OrderPaid', { name: 'wait', delayMs: 60_000 }, () => {})
-  flows.undo('refund', {}, () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, ctx) => stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {}),
+    }),
+  )
+  flows.register(defineHandler('wait', { on: 'OrderPaid', delayMs: 60_000, run: () => {} }))
+  flows.register(defineUndo('refund', { run: () => {} }))
   await using worker = flows.worker()
   await worker.start()
   for (const correlationId of ['over', 'open', 'undone']) {
     await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
-    await flows.flow(correlationId).settled()
+    await flows.get(correlationId).waitUntilSettled()
   }
-  await flows.flow('open').signal('OrderPaid', { method: 'card' })
-  await waitUntil(async () => (await flows.flow('open').status()).pending === 1)
-  await flows.flow('undone').cancel({ compensate: true })
-  await flows.flow('undone').settled()
+  await flows.get('open').signal('OrderPaid', { method: 'card' })
+  await waitUntil(async () => (await flows.get('open').status()).pending === 1)
+  await flows.get('undone').cancel({ compensate: true })
+  await flows.get('undone').waitUntilSettled()
 
-  await flows.prune({ olderThanMs: 60_000 })
+  await pruneAttempts(logOf(shop), { olderThanMs: 60_000 })
   const kept = await shop.query('select correlation_id from ~workflow_undos order by id')
-  await flows.prune({ olderThanMs: 0 })
+  await pruneAttempts(logOf(shop), { olderThanMs: 0 })
 
   expect(kept).toHaveLength(3)
   expect(await shop.query('select correlation_id from ~workflow_undos')).toEqual([{ correlation_id: 'open' }])

@@ -80,7 +80,7 @@ test.runIf(onServer)(
     const shop = await openShop({ pollMs: 5 })
     const slow = await connect()
     const naive = await readNaively(shop)
-    const watching = take(shop.store.workflows.watch({ after: 'start' }), 10_000)
+    const watching = take(shop.store.workflows.watch({ from: 'start' }), 10_000)
     await beginActivity(shop, slow, 1)
 
     const writing = Promise.all(times(7, n => writeSlowly(shop, n === 0 ? 1_431 : 1_428, n)))
@@ -106,7 +106,7 @@ test.runIf(onServer)('watching until settled waits for lines that another transa
   await writeActivity(shop, 2, 'order-2')
   const before = shop.store.metrics().settles_total
 
-  const watching = collect(shop.store.workflows.flow('order-2').watch({ until: 'settled' }))
+  const watching = collect(shop.store.workflows.get('order-2').watch({ until: 'settled' }))
   await waitUntil(() => shop.store.metrics().settles_total > before + 3)
   await slow.query('commit')
   await watching.ended
@@ -117,7 +117,7 @@ test.runIf(onServer)('watching until settled waits for lines that another transa
 test.runIf(onServer)('SB-28: a watch survives broken connections, and delivers each line once', async () => {
   const shop = await openShop()
   const { store, cut } = await openMortal(shop)
-  const watching = take(store.workflows.watch({ after: 'start' }), 600)
+  const watching = take(store.workflows.watch({ from: 'start' }), 600)
 
   for (let n = 0; n < 6; n++) {
     await writeActivity(shop, 100)
@@ -131,9 +131,9 @@ test.runIf(onServer)('positions that are drawn again after a crash of the server
   const shop = await openShop()
   // Without polling: a head that moves back while sessions live would be another log, not a crash.
   const { store, cut } = await openMortal(shop, { pollMs: 600_000, listen: false, maxConnections: 1 })
-  const look = (count: number): Promise<unknown> => take(store.workflows.watch({ after: 'start' }), count)
+  const look = (count: number): Promise<unknown> => take(store.workflows.watch({ from: 'start' }), count)
   await writeActivity(shop, 3)
-  const { positions } = collect(store.workflows.watch({ after: 'start' }))
+  const { positions } = collect(store.workflows.watch({ from: 'start' }))
   await waitUntil(() => store.metrics().settles_total === 2)
   // Five positions drawn and rolled back: the watch is behind them now, and a crash may release them.
   const lost = await connect()
@@ -158,7 +158,7 @@ test.runIf(onServer)(
     const shop = await openShop()
     const { store, cut } = await openMortal(shop)
     await writeActivity(shop, 3)
-    const forgetting = collect(store.workflows.watch({ after: 'start' }))
+    const forgetting = collect(store.workflows.watch({ from: 'start' }))
     await waitUntil(() => forgetting.positions.length === 3)
     await shop.query('delete from ~workflow_activity')
     await cut()
@@ -171,7 +171,7 @@ test.runIf(onServer)(
     const { error } = (await forgetting.ended) as { error?: unknown }
 
     expect(error).toMatchObject({ code: 'log_rewound', cursor: 5 })
-    const beyond = outcome(take(store.workflows.watch({ after: 1_000 }), 1))
+    const beyond = outcome(take(store.workflows.watch({ from: 1_000 }), 1))
     expect((await beyond).error).toMatchObject({ code: 'log_rewound' })
   },
 )

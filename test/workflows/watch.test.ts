@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
-import { openShop, outcome, type Shop, take } from '../support/shop.ts'
+import { openShop, outcome, type Shop, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { positionsOf, writeActivity } from './activity-rows.ts'
 
@@ -19,8 +19,14 @@ async function all(lines: AsyncIterable<Activity>): Promise<Activity[]> {
 /** Paying causes shipping. */
 async function openTwoStages(options: Parameters<typeof openShop>[0] = {}): Promise<Shop> {
   const shop = await openShop(options)
-  shop.store.workflows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
-  shop.store.workflows.on('OrderPaid', { name: 'ship' }, () => {})
+  shop.store.workflows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
+  shop.store.workflows.register(defineHandler('ship', { on: 'OrderPaid', run: () => {} }))
   return shop
 }
 
@@ -29,7 +35,7 @@ const stages = ['pay', 'ship'].flatMap(name => ['dispatched', 'started', 'comple
 test('SB-02: a watch that begins before a workflow delivers each step once, in order', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows
-  const watching = take(flows.flow('order-1').watch(), 6)
+  const watching = take(flows.get('order-1').watch(), 6)
   await using worker = flows.worker()
   await worker.start()
 
@@ -49,7 +55,7 @@ test('SB-02: a watch that begins in the middle of a workflow, or after it, misse
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const first = await take(flow.watch(), 2)
 
-  const rest = await all(flow.watch({ after: first[1]!.position, until: 'settled' }))
+  const rest = await all(flow.watch({ from: first[1]!.position, until: 'settled' }))
   const whole = await all(flow.watch({ until: 'settled' }))
 
   expect(reported([...first, ...rest])).toEqual(stages)
@@ -71,7 +77,7 @@ test('watching until settled ends after the last line, also where no handler ran
 
 test('SB-28: of a burst of 10,000 lines each is delivered once, in order', async () => {
   const shop = await openShop({ pollMs: 5 })
-  const watching = take(shop.store.workflows.watch({ after: 'start' }), 10_000)
+  const watching = take(shop.store.workflows.watch({ from: 'start' }), 10_000)
 
   for (let n = 0; n < 20; n++) await writeActivity(shop, 500, `order-${n % 3}`)
   const positions = (await watching).map(line => line.position)
@@ -83,14 +89,14 @@ test('SB-29: past and new lines have one order, and every position leads to exac
   const shop = await openShop({ pollMs: 5 })
   const { workflows } = shop.store
   await writeActivity(shop, 4)
-  const watching = take(workflows.watch({ after: 'start' }), 8)
+  const watching = take(workflows.watch({ from: 'start' }), 8)
   await writeActivity(shop, 4)
 
   const positions = (await watching).map(line => line.position)
 
   expect(positions).toEqual(await positionsOf(shop))
   for (const [at, after] of positions.slice(0, -1).entries()) {
-    const rest = await take(workflows.watch({ after }), positions.length - at - 1)
+    const rest = await take(workflows.watch({ from: after }), positions.length - at - 1)
     expect(rest.map(line => line.position)).toEqual(positions.slice(at + 1))
   }
 })
@@ -102,11 +108,11 @@ test('SB-30: there is no gap between past and new lines, and a filter applies to
   await worker.start()
   const first = await flows.publish('OrderPlaced', { total: 1 })
   const second = await flows.publish('OrderPlaced', { total: 2 })
-  await Promise.all([first.settled(), second.settled()])
+  await Promise.all([first.waitUntilSettled(), second.waitUntilSettled()])
 
-  const ofOne = take(flows.watch({ after: 'start', correlationId: first.correlationId }), 9)
-  const ofHandler = take(flows.watch({ after: 'start', handler: 'ship' }), 9)
-  const ends = take(flows.watch({ after: 'start', kinds: ['completed'], handler: 'pay' }), 3)
+  const ofOne = take(flows.watch({ from: 'start', correlationId: first.correlationId }), 9)
+  const ofHandler = take(flows.watch({ from: 'start', handler: 'ship' }), 9)
+  const ends = take(flows.watch({ from: 'start', kinds: ['completed'], handler: 'pay' }), 3)
   await flows.publish('OrderPaid', { method: 'cash' }, { correlationId: first.correlationId })
   await flows.publish('OrderPlaced', { total: 3 }, { correlationId: second.correlationId })
 
@@ -131,7 +137,7 @@ test('watching all workflows begins with new lines, unless a position is given',
 test('SB-31: leaving a watch, also while it waits, releases everything immediately', async () => {
   const shop = await openShop({ pollMs: 1 })
   await writeActivity(shop, 1)
-  const watch = shop.store.workflows.flow('order-1').watch()[Symbol.asyncIterator]()
+  const watch = shop.store.workflows.get('order-1').watch()[Symbol.asyncIterator]()
   await watch.next()
   const waiting = watch.next()
 
@@ -147,7 +153,7 @@ test('SB-31: leaving a watch, also while it waits, releases everything immediate
 test('SB-31: a watch reads at most a page ahead of its reader', async () => {
   const shop = await openShop({ pollMs: never })
   await writeActivity(shop, 3_000)
-  const watch = shop.store.workflows.watch({ after: 'start' })[Symbol.asyncIterator]()
+  const watch = shop.store.workflows.watch({ from: 'start' })[Symbol.asyncIterator]()
   await watch.next()
 
   // Lines after the page that was read are deleted before they are read.
@@ -168,8 +174,8 @@ test('SB-31: a watch ends with its signal and with its store', async () => {
   const abort = new AbortController()
   const before = store.metrics().settles_total
   const aborted = outcome(take(store.workflows.watch({ signal: abort.signal }), 1))
-  const closed = outcome(take(store.workflows.flow('order-1').watch(), 1))
-  const ending = outcome(all(store.workflows.flow('order-1').watch({ until: 'settled', signal: abort.signal })))
+  const closed = outcome(take(store.workflows.get('order-1').watch(), 1))
+  const ending = outcome(all(store.workflows.get('order-1').watch({ until: 'settled', signal: abort.signal })))
   await waitUntil(() => store.metrics().settles_total >= before + 3)
 
   abort.abort('closing time')
@@ -187,9 +193,9 @@ test('a watch from an invalid position, with an invalid filter, or inside a tran
   const flows = store.workflows
 
   for (const after of [5n, -1, 'yesterday'])
-    expect(() => flows.watch({ after: after as 'now' })).toThrow(expect.objectContaining({ code: 'invalid_option' }))
+    expect(() => flows.watch({ from: after as 'now' })).toThrow(expect.objectContaining({ code: 'invalid_option' }))
   expect(() => flows.watch({ kinds: 'failed' as never })).toThrow(expect.objectContaining({ option: 'kinds' }))
-  expect(() => flows.flow('a').watch({ until: 'tomorrow' as never })).toThrow(
+  expect(() => flows.get('a').watch({ until: 'tomorrow' as never })).toThrow(
     expect.objectContaining({ option: 'until' }),
   )
   const { error } = await outcome(store.transaction(() => take(flows.watch(), 1)))
@@ -200,7 +206,7 @@ test('a line can be serialized as JSON', async () => {
   const shop = await openShop({ pollMs: 5 })
   await writeActivity(shop, 1)
 
-  const [line] = await take(shop.store.workflows.watch({ after: 'start' }), 1)
+  const [line] = await take(shop.store.workflows.watch({ from: 'start' }), 1)
 
   expect(JSON.parse(JSON.stringify(line))).toMatchObject({ position: line!.position, kind: 'dispatched' })
 })

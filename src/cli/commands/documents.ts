@@ -10,7 +10,7 @@
  * What can fail: a document that does not exist (`DocumentNotFound`), a filter that is not valid (`InvalidFilter`).
  */
 
-import { baseOf } from '../../documents/collection.ts'
+import { collectionOf } from '../../documents/collection.ts'
 import type { Documents } from '../../documents/documents.ts'
 import { DocumentNotFound } from '../../documents/errors.ts'
 import type { Query } from '../../documents/query/query.ts'
@@ -138,7 +138,7 @@ const indexAdvisor = defineCommand({
     const documents = openCollection(await open(), collection, 'read')
     const query = await queryFrom(documents, options)
     await query.limit(1000).toArray({ signal })
-    const { tableName } = baseOf(documents)!
+    const { tableName } = collectionOf(documents)!
     const advice = documents.adviseIndexes()
     const columns: Column<(typeof advice)[number]>[] = [
       { title: 'INDEX', of: ({ index }) => index, paint: (_, colour) => colour.cyan },

@@ -69,7 +69,7 @@ async function readLatest(
   limit: number,
 ): Promise<RecordedEvent[]> {
   if (limit === 0) return []
-  for (let window = Number(limit) * 2; ; window *= 10) {
+  for (let window = limit * 2; ; window *= 10) {
     const after = head > window ? head - window : 0
     let events: RecordedEvent[] = []
     for await (const event of read(after)) {
@@ -162,7 +162,7 @@ const exportEvents = defineCommand({
       for await (const event of store.events.readAll(filter)) {
         yield `${toJson(event)}\n`
         events++
-        bar.update(Number(event.position - after), Number(to - after), 'position')
+        bar.update(event.position - after, to - after, 'position')
       }
     }
     const target = file === undefined ? process.stdout : createWriteStream(file)

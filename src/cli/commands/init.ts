@@ -50,7 +50,16 @@ export const init: Command = defineCommand({
 
 const packageName = 'rillflow'
 
-const template = `import { defineConfig } from '${packageName}'
+const template = `import { defineConfig, defineHandler } from '${packageName}'
+
+const greet = defineHandler('greet', {
+  on: 'OrderPlaced',
+  // 'start' also handles events from before its first run. The default is 'now': only events after it.
+  from: 'start',
+  async run(event) {
+    console.log('an order was placed:', event.stream, event.data)
+  },
+})
 
 export default defineConfig({
   // url: process.env.DATABASE_URL,        without it: the embedded store in ./.rillflow
@@ -62,13 +71,8 @@ export default defineConfig({
   // Collections: defineCollection('customers', { indexes: ['email'] })
   collections: [],
 
-  // Handlers of workflows, schedules, and anything else that is registered in a store.
-  register(store) {
-    // 'beginning' also handles events from before its first run. The default is 'now': only events after it.
-    store.workflows.on('OrderPlaced', { name: 'greet', startFrom: 'beginning' }, async event => {
-      console.log('an order was placed:', event.stream, event.data)
-    })
-  },
+  // Code that runs because of events.
+  handlers: [greet],
 })
 `
 

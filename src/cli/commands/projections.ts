@@ -179,7 +179,7 @@ const rebuild = defineCommand({
     const rebuilt = await store.projections
       .rebuild(name, {
         ...{ restart, switchMs, signal },
-        onProgress: ({ position, head }) => bar.update(Number(position), Number(head), 'position'),
+        onProgress: ({ position, head }) => bar.update(position, head, 'position'),
       })
       .finally(() => bar.end())
     out.print({ projection: name, ...rebuilt }, style => {

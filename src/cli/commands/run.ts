@@ -119,9 +119,9 @@ export async function workOf(
   snapshotters: readonly Snapshotter[],
 ): Promise<Work> {
   const projections = (await store.projections.list()).filter(({ isRegistered }) => isRegistered)
-  await store.workflows.register()
-  const schedules = (await store.workflows.schedules.list()).filter(({ isHere }) => isHere)
-  const handlers = store.workflows.registered()
+  await store.workflows.sync()
+  const schedules = (await store.workflows.schedules.list()).items.filter(({ isHere }) => isHere)
+  const handlers = store.workflows.handlers.registered()
   const groups: [string, readonly string[]][] = [
     ['projection', projections.map(({ name }) => name)],
     ['snapshotter', snapshotters.map(({ name }) => name)],
@@ -216,8 +216,8 @@ async function runHandlersUntilIdle(store: Store, signal: AbortSignal): Promise<
   try {
     await store.projections.waitFor(dispatcherName, await store.events.head(), { signal })
     // A new handler may still have to be given events that were dispatched before it existed.
-    while ((await store.workflows.handlers()).some(isCatchingUp)) await sleep(pollMs, { signal })
-    while ((await store.workflows.list({ state: 'running', limit: 1 })).workflows.length > 0)
+    while ((await store.workflows.handlers.list()).items.some(isCatchingUp)) await sleep(pollMs, { signal })
+    while ((await store.workflows.list({ state: 'running', limit: 1 })).items.length > 0)
       await sleep(pollMs, { signal })
   } finally {
     await worker.stop()

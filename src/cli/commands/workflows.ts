@@ -62,7 +62,7 @@ const list = defineCommand({
       summary: 'Only workflows that began since then: a time, or an age such as 15m, 2h, 7d',
     },
     parent: { kind: 'text', value: 'WORKFLOW', summary: 'Only children of this workflow' },
-    after: { kind: 'position', value: 'POSITION', summary: 'The next page: the "next" of the previous one' },
+    after: { kind: 'text', value: 'NEXT', summary: 'The next page: the "next" of the previous one' },
     limit: limitOption,
   },
   examples: ['rillflow workflows list --state failed --state waiting', 'rillflow workflows list --since 1h --json'],
@@ -79,7 +79,7 @@ const list = defineCommand({
         { title: 'LAST EVENT', of: ({ lastType }) => lastType, cut: true },
         { title: 'STARTED', of: ({ startedAt }) => ago(startedAt, style.now), paint: (_, colour) => colour.dim },
       ]
-      return table(style, page.workflows, columns, 'There are no workflows.')
+      return table(style, page.items, columns, 'There are no workflows.')
     })
     if (page.next !== undefined) out.note(`There may be more: rillflow workflows list --after ${page.next}`)
   },
@@ -92,7 +92,7 @@ const show = defineCommand({
   async run({ out, open, arguments: { workflow }, options }) {
     const { store } = await open()
     const status = await loadStatus(store, workflow)
-    const { attempts } = await store.workflows.attempts({ correlationId: workflow, limit: options.attempts })
+    const { items: attempts } = await store.workflows.attempts({ correlationId: workflow, limit: options.attempts })
     out.print({ ...status, attempts }, style => {
       const columns: Column<(typeof attempts)[number]>[] = [
         { title: 'HANDLER', of: ({ handler }) => handler },
@@ -129,14 +129,16 @@ const tree = defineCommand({
   async run({ out, open, arguments: { workflow }, options: { mermaid, limit } }) {
     const { store } = await open()
     await loadStatus(store, workflow)
-    const tree = await store.workflows.flow(workflow).tree({ limit })
+    const handle = store.workflows.get(workflow)
     if (mermaid) {
-      const text = store.workflows.mermaid(tree)
+      const text = await handle.mermaid({ limit })
       out.print({ correlationId: workflow, mermaid: text }, () => text.trimEnd())
-    } else
+    } else {
+      const tree = await handle.tree({ limit })
       out.print(tree, style =>
         [...treeLines(style, tree.roots), ...(tree.isWhole ? [] : [style.symbols.ellipsis])].join('\n'),
       )
+    }
   },
 })
 
@@ -186,8 +188,8 @@ const watch = defineCommand({
     const until = untilSettled ? ('settled' as const) : undefined
     const activities =
       workflow === undefined
-        ? store.workflows.watch({ handler, after, signal })
-        : store.workflows.flow(workflow).watch({ handler, after, until, signal })
+        ? store.workflows.watch({ handler, from: after, signal })
+        : store.workflows.get(workflow).watch({ handler, from: after, until, signal })
     for await (const activity of activities) out.line(activity, style => activityLine(style, activity))
   },
 })
@@ -208,7 +210,7 @@ const publish = defineCommand({
     const { correlationId, id, user, wait, timeoutMs } = options
     const workflow = await store.workflows.publish(type, data ?? {}, { correlationId, id, userId: user, signal })
     if (wait) {
-      const status = await workflow.settled({ timeoutMs, signal })
+      const status = await workflow.waitUntilSettled({ timeoutMs, signal })
       out.print(status, style => statusText(style, status))
     } else {
       const result = { correlationId: workflow.correlationId, type }
@@ -224,7 +226,7 @@ const signal = defineCommand({
   async run({ out, open, arguments: { workflow, type, data } }) {
     const { store } = await open()
     await loadStatus(store, workflow)
-    await store.workflows.flow(workflow).signal(type, data ?? {})
+    await store.workflows.get(workflow).signal(type, data ?? {})
     out.print({ correlationId: workflow, type }, () => `Signalled ${type} to workflow ${workflow}.`)
   },
 })
@@ -246,7 +248,7 @@ const cancel = defineCommand({
     const { state, pending } = await loadStatus(store, workflow)
     const verb = compensate ? 'cancel and compensate' : 'cancel'
     if (!(await confirm(`${verb} workflow ${workflow} (${state}, ${pending} pending)`))) return
-    const status = await store.workflows.flow(workflow).cancel({ reason, compensate })
+    const status = await store.workflows.get(workflow).cancel({ reason, compensate })
     out.print(status, style => statusText(style, status))
   },
 })
@@ -273,7 +275,7 @@ const retry = defineCommand({
 const schedules = listCommand({
   examples: ['rillflow workflows schedules'],
   empty: 'There are no schedules.',
-  list: store => store.workflows.schedules.list(),
+  list: async store => (await store.workflows.schedules.list()).items,
   columns: ({ now }) => [
     { title: 'SCHEDULE', of: ({ name }) => name, paint: (_, colour) => colour.cyan },
     {
@@ -295,7 +297,7 @@ const workers = defineCommand({
   examples: ['rillflow workflows workers'],
   async run({ out, open }) {
     const { store } = await open()
-    const [workers, handlers] = [await store.workflows.workers(), await store.workflows.handlers()]
+    const [workers, handlers] = [await store.workflows.workers(), (await store.workflows.handlers.list()).items]
     const handlerColumns: Column<(typeof handlers)[number]>[] = [
       {
         title: 'HANDLER',
@@ -338,7 +340,7 @@ const run = defineCommand({
   examples: ['rillflow workflows run --concurrency 32'],
   async run({ out, open, config, options: { concurrency, node }, signal }) {
     const { store } = await open({ logger: warningLogger(out), create: true })
-    const handlers = store.workflows.registered()
+    const handlers = store.workflows.handlers.registered()
     if (handlers.length === 0) throw new NothingRegistered({ what: 'handlers', path: (await config())?.path })
     const worker = store.workflows.worker({ concurrency, node })
     await worker.start()
@@ -363,7 +365,7 @@ export const workflows: Commands = defineVerbs({
 })
 
 async function loadStatus(store: Store, workflow: string): Promise<WorkflowStatus> {
-  const status = await store.workflows.flow(workflow).status()
+  const status = await store.workflows.get(workflow).status()
   if (status.startedAt !== undefined) return status
   const events = await store.events.readAll({ correlationId: workflow, limit: 1 }).toArray()
   if (events.length > 0) return status

@@ -28,11 +28,11 @@ function pad(value: number): string {
 }
 
 /** `1 event`, `3 events`, `12,345 events`. */
-export function count(number: number | number, one: string, many: string = `${one}s`): string {
-  return `${digits(number)} ${Number(number) === 1 ? one : many}`
+export function count(number: number, one: string, many: string = `${one}s`): string {
+  return `${digits(number)} ${number === 1 ? one : many}`
 }
 
-export function digits(number: number | number): string {
+export function digits(number: number): string {
   return String(number).replaceAll(/\B(?=(\d{3})+$)/g, ',')
 }
 

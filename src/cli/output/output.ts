@@ -54,7 +54,7 @@ export function openOutput({ stdout, stderr, env, isJson, color }: OutputOptions
   }
 }
 
-/** JSON as commands print it. Positions are text, because some readers cannot hold them in a number. */
+/** JSON as commands print it: without `indent` in one line. */
 export function toJson(value: unknown, indent?: number): string {
   return JSON.stringify(value, undefined, indent)
 }

@@ -6,7 +6,7 @@ import type { Colours, Style } from './output.ts'
 
 export interface Column<Row> {
   readonly title: string
-  readonly of: (row: Row) => string | number | number | undefined
+  readonly of: (row: Row) => string | number | undefined
   /** Aligned to the right, as numbers are. Default: to the left. */
   readonly right?: boolean | undefined
   /** May be cut on a narrow terminal. Default false. */
@@ -44,7 +44,7 @@ export function table<Row>(style: Style, rows: readonly Row[], columns: readonly
 }
 
 /** One thing: a name and a value on each line. A field whose value is undefined is left out. */
-export function fields(style: Style, entries: Readonly<Record<string, string | number | number | undefined>>): string {
+export function fields(style: Style, entries: Readonly<Record<string, string | number | undefined>>): string {
   const shown = Object.entries(entries).filter(([, value]) => value !== undefined)
   const width = Math.max(...shown.map(([name]) => name.length))
   return shown
@@ -60,7 +60,7 @@ export function cutTo(text: string, width: number, { symbols }: Style): string {
   return characters.length <= width ? text : characters.slice(0, Math.max(0, width - 1)).join('') + symbols.ellipsis
 }
 
-function cellOf(value: string | number | number | undefined): string {
+function cellOf(value: string | number | undefined): string {
   if (value === undefined || value === '') return '-'
   // A cell is one line, even if a name or a message has line breaks.
   return String(value).replaceAll(/\s+/g, ' ')

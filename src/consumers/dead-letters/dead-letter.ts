@@ -45,8 +45,8 @@ export interface DeadLetter {
 
 export interface KeptError extends ErrorDescription {
   readonly at: Date
-  /** What went wrong when the handler's `onFailure` was told of it. */
-  readonly onFailure?: string | undefined
+  /** The error of the handler's `onDeadLetter`, if that failed. */
+  readonly onDeadLetter?: string | undefined
 }
 
 export interface StateChange {

@@ -49,8 +49,8 @@ export interface FailedExecution {
   readonly fingerprint: string
   /** The errors of the attempts before the last, a JSON array with at most 20 entries. */
   readonly earlier: Fragment
-  /** What went wrong when the handler's `onFailure` was called with the error. */
-  readonly onFailure?: string | undefined
+  /** What went wrong when the handler's `onDeadLetter` was called with the error. */
+  readonly onDeadLetter?: string | undefined
 }
 
 // ── An event failed for good ─────────────────────────────────────────────────────────────────────────────────
@@ -68,8 +68,8 @@ export async function record(
 ): Promise<void> {
   const { position, id, stream, version, type } = event
   const { clock } = log.names
-  const onFailure = execution?.onFailure
-  const described = JSON.stringify({ ...describeError(error), ...(onFailure === undefined ? {} : { onFailure }) })
+  const onDeadLetter = execution?.onDeadLetter
+  const described = JSON.stringify({ ...describeError(error), ...(onDeadLetter === undefined ? {} : { onDeadLetter }) })
   const last = fragment`jsonb_build_object('at', ${clock}(failed.position)) || ${described}::jsonb`
   const earlier = execution?.earlier ?? earlierErrors(log, consumer, id)
   await executor.run(sql`/* dead_letters.record */

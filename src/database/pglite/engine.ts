@@ -36,6 +36,8 @@ export interface Engine {
 export interface EngineOptions {
   /** Where the data lives; undefined is in memory. */
   dataDir: string | undefined
+  /** A tar file to begin with, if there is no data yet. Default: made by `initdb`. */
+  image?: Buffer | undefined
   onNotify(channel: string, payload: string): void
 }
 
@@ -52,10 +54,11 @@ const discardPlans = wire.query('discard plans')
 const deallocateAll = wire.query('deallocate all')
 const noCopyData = wire.copyFail('COPY FROM STDIN needs rows: use copyIn')
 
-export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise<Engine> {
+export async function startEngine({ dataDir, image, onNotify }: EngineOptions): Promise<Engine> {
   const { PGlite, messages } = await import('@electric-sql/pglite')
   const pglite = await PGlite.create({
     ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
+    ...(image === undefined ? {} : { loadDataDir: new Blob([image], { type: 'application/x-tar' }) }),
     startParams: [...PGlite.defaultStartParams, ...settings(dataDir)],
   })
   const parserOf = (oid: number) => parsers[oid] ?? (pglite.parsers[oid] as wire.Column['parse'])
@@ -159,6 +162,19 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
       status = undefined
       await pglite.close()
     },
+  }
+}
+
+/** An empty database as a tar file. */
+export async function makeImage(): Promise<Buffer> {
+  const { PGlite } = await import('@electric-sql/pglite')
+  const pglite = await PGlite.create({ startParams: [...PGlite.defaultStartParams, ...settings(undefined)] })
+  try {
+    // So that an engine which starts from it has next to nothing to recover.
+    await pglite.exec('checkpoint')
+    return Buffer.from(await (await pglite.dumpDataDir('none')).arrayBuffer())
+  } finally {
+    await pglite.close()
   }
 }
 

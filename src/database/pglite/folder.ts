@@ -17,6 +17,10 @@ export const pgliteMajor = '18'
 export interface Folder {
   readonly dataDir: string
   readonly lock: FolderLock
+  /** Whether there is no data in it yet. */
+  readonly isNew: boolean
+  /** Removes what an engine that did not start has left in a new one. */
+  clear(): Promise<void>
   /** To be called after the engine has opened `data`. */
   opened(): Promise<void>
 }
@@ -36,7 +40,11 @@ export async function openFolder(folder: string, onLost: (error: RillflowError) 
     } else if (found !== pgliteMajor) throw new FolderVersionMismatch({ folder: path, found, expected: pgliteMajor })
     await mkdir(dataDir, { recursive: true, mode: 0o700 })
     await access(dataDir, constants.W_OK)
-    return { dataDir, lock, opened: () => rm(mark, { force: true }) }
+    const clear = async (): Promise<void> => {
+      await rm(dataDir, { recursive: true, force: true })
+      await mkdir(dataDir, { mode: 0o700 })
+    }
+    return { dataDir, lock, isNew: found === undefined, clear, opened: () => rm(mark, { force: true }) }
   } catch (error) {
     await lock.release()
     if (isRillflowError(error)) throw error

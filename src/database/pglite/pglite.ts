@@ -19,8 +19,9 @@ import type { Database, DatabaseFiles, Listener, Transaction, TransactionOptions
 import { identifier, type Statement } from '../sql.ts'
 import { toRillflowError } from '../sqlstate.ts'
 import { refuseInside, runOutside } from '../transaction.ts'
-import { type Engine, startEngine } from './engine.ts'
+import { type Engine, makeImage, startEngine } from './engine.ts'
 import { type Folder, openFolder } from './folder.ts'
+import { type Images, images } from './image.ts'
 import { runPgliteTransaction } from './transaction.ts'
 import { openTurns } from './turns.ts'
 import { startVacuum } from './vacuum.ts'
@@ -34,6 +35,8 @@ export interface PgliteOptions {
   /** Default limit of a transaction. Default 5 000. */
   transactionTimeoutMs?: number | undefined
   clock?: Clock | undefined
+  /** Where the image of an empty database is stored. Default: in the user's cache folder. */
+  imageFolder?: string | undefined
 }
 
 export async function openPglite(where: PgliteLocation, options: PgliteOptions = {}): Promise<Database> {
@@ -47,7 +50,7 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
   }
   const folder = 'folder' in where ? await openFolder(where.folder, error => cutOff(() => error)) : undefined
   const notifications = openNotifications()
-  const engine = await startIn(folder, notifications.notify)
+  const engine = await startIn(folder, notifications.notify, images(makeImage, options.imageFolder))
   const vacuum = startVacuum({ engine, turns, clock })
 
   /** Runs `job` when no other call runs. */
@@ -146,9 +149,21 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
 async function startIn(
   folder: Folder | undefined,
   onNotify: (channel: string, payload: string) => void,
+  { take, remove }: Images,
 ): Promise<Engine> {
+  const dataDir = folder?.dataDir
+  const start = async (): Promise<Engine> => {
+    const image = folder === undefined || folder.isNew ? await take() : undefined
+    if (image === undefined) return startEngine({ dataDir, onNotify })
+    try {
+      return await startEngine({ dataDir, image, onNotify })
+    } catch {
+      await Promise.all([remove(), folder?.clear()])
+      return startEngine({ dataDir, onNotify })
+    }
+  }
   try {
-    const engine = await startEngine({ dataDir: folder?.dataDir, onNotify })
+    const engine = await start()
     await folder?.opened()
     return engine
   } catch (error) {

@@ -6,9 +6,10 @@
  * timeout or an abort, the handle is revoked first; then statements that still wait in it are rejected, and only then the
  * transaction is ended.
  */
+
+import { abortError, deferred, onAbort } from '../../core/abort.ts'
 import type { Clock } from '../../core/clock.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { abortError, deferred, onAbort } from '../../core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from '../database.ts'
 import { DatabaseFailed, TransactionClosed, TransactionTimeout } from '../errors.ts'
 import { identifier, type Statement } from '../sql.ts'

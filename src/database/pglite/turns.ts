@@ -7,8 +7,9 @@
  * It hands out turns instead of running functions, so that what a caller does in its turn stays in the caller's own
  * asynchronous context.
  */
+
+import { abortError, deferred, onAbort, throwIfAborted } from '../../core/abort.ts'
 import { Overloaded } from '../../core/errors.ts'
-import { abortError, deferred, onAbort, throwIfAborted } from '../../core/lifecycle.ts'
 
 export interface Turns {
   /** Resolves when it is the caller's turn, with the function that ends the turn. */

@@ -8,7 +8,7 @@
  * payload: notifications that were sent in between are lost, so the receiver has to look.
  */
 import type pg from 'pg'
-import { type Deferred, deferred, sleep } from '../../core/lifecycle.ts'
+import { type Deferred, deferred, sleep } from '../../core/abort.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import type { Listener } from '../database.ts'
 import { identifier } from '../sql.ts'

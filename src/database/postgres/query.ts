@@ -1,6 +1,6 @@
 /** Sends statements through `pg`, with our own parsers, and keeps track of the calls that are running. */
 import type pg from 'pg'
-import { type Deferred, deferred } from '../../core/lifecycle.ts'
+import { type Deferred, deferred } from '../../core/abort.ts'
 import { parsers } from '../parse.ts'
 import { preparedName, type Statement } from '../sql.ts'
 

@@ -8,8 +8,8 @@
  * not hold its locks for ever.
  */
 import type pg from 'pg'
+import { abortable, abortError, deferred, onAbort } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { abortable, abortError, deferred, onAbort } from '../../core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from '../database.ts'
 import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../errors.ts'
 import { identifier, type Statement, sql } from '../sql.ts'

@@ -1,22 +1,31 @@
 /**
- * Patches: what is to become of some fields of a document, the others staying as they are.
+ * Patches: changes of some fields of a document; the other fields stay as they are.
  *
  *     { 'profile.name': 'Alicia', visits: increment(1), tags: append('vip'), 'lines[0].price': 12 }
  *
- * A path names object keys with dots and array elements with brackets (`lines[0]`) or, where there is an array, with
- * dots too (`lines.0`). Parents that are missing, or null, are made: arrays for brackets, objects for dots. Every
- * operation starts from the document as it was, whatever the order they are written in; two of them may not
- * touch the same place. What does not fit (a number to increment that is a text, an element beyond the end) is
- * `PatchMismatch`, and nothing is written.
+ *     patch ──► tree: one node per path ──► render: an SQL expression for the new body, and conditions ──► apply: one statement
+ *
+ * A path names object keys with dots, and array elements with brackets (`lines[0]`) or, where there is an array, also with
+ * dots (`lines.0`). Parents that are missing, or null, are made: arrays for brackets, objects for dots. A plain value sets the
+ * field. `merge` takes a JSON Merge Patch (RFC 7396) instead.
+ *
+ * Guarantees:
+ * - Every operation reads the document as it was before the patch, whatever the order in which they are written. Two
+ *   operations never change the same place: such a patch is refused.
+ * - The patch takes effect as a whole, at one version, or not at all.
+ * - No value becomes part of a statement's text.
+ *
+ * What can fail: `InvalidPatch` before anything is sent; `PatchMismatch` where the document does not fit (a text to increment,
+ * an element beyond the end of its array): then nothing is written.
  */
 import { InvalidPatch } from '../errors.ts'
 
-/** The changes by path; a plain value sets it. */
+/** The changes by path; a plain value sets the field. */
 export type Patch<Doc> = { readonly [P in PathOf<Doc>]?: PatchOf<ValueAt<Doc, P>> }
 
 type PatchOf<T> = T | Operation<T>
 
-/** What a patch does with one field; made by the functions below. */
+/** An operation on one field; made by the functions below. */
 export interface Operation<in T = never> {
   readonly '~patch': Operate
   /** Never there at run time: it carries the type of the field. */
@@ -32,45 +41,45 @@ export type Operate =
   | { readonly kind: 'remove'; readonly values: readonly unknown[] }
   | { readonly kind: 'rename'; readonly to: string }
 
-/** Puts a value there; the same as the value itself, and needed for one that looks like an operation. */
+/** Sets the field to a value, like the plain value itself. */
 export function set<T>(value: T): Operation<T> {
   return operation({ kind: 'set', value })
 }
 
-/** Takes the field away, or the element out of its array. */
+/** Removes the field, or the element from its array. */
 export function unset(): Operation<unknown> {
   return operation({ kind: 'unset' })
 }
 
-/** Adds to a number; to 0 if there is none. Exact for decimals: 0.1 and 0.2 make 0.3. */
+/** Adds to a number; a missing one counts as 0. Exact for decimals: 0.1 and 0.2 make 0.3. */
 export function increment(by = 1): Operation<number | null | undefined> {
   if (!Number.isFinite(by)) throw new InvalidPatch({ path: 'increment', reason: `cannot add ${String(by)}` })
   return operation({ kind: 'increment', by })
 }
 
-/** Adds elements at the end of an array; makes the array if there is none. */
+/** Adds elements at the end of an array; a missing array is made. */
 export function append<T>(...values: T[]): Operation<readonly T[] | null | undefined> {
   return operation({ kind: 'append', values })
 }
 
-/** Puts elements before the one at `at`. */
+/** Inserts elements into an array, before the one at `at`. */
 export function insert<T>(at: number, ...values: T[]): Operation<readonly T[] | null | undefined> {
   if (!Number.isSafeInteger(at) || at < 0)
     throw new InvalidPatch({ path: 'insert', reason: `needs a whole number from 0 on, not ${String(at)}` })
   return operation({ kind: 'insert', at, values })
 }
 
-/** Takes every element out of an array that equals one of these. */
+/** Removes every element of an array that equals one of these. */
 export function remove<T>(...values: T[]): Operation<readonly T[] | null | undefined> {
   return operation({ kind: 'remove', values })
 }
 
-/** Gives a field another name beside it; what had that name is replaced. Nothing happens if the field is not there. */
+/** Renames a field. A field that has the new name is replaced; a missing field is not renamed. */
 export function rename(to: string): Operation<unknown> {
   return operation({ kind: 'rename', to })
 }
 
-/** Part of a document after RFC 7396: objects are merged, null takes a field away, all else replaces. */
+/** A JSON Merge Patch (RFC 7396): objects are merged, null removes a field, any other value replaces it. */
 export type MergePatch<T> = T extends readonly unknown[]
   ? T
   : T extends object
@@ -88,7 +97,7 @@ function operation<T>(operate: Operate): Operation<T> {
   return made
 }
 
-/** Known by identity, so that no data can pass for an operation. */
+/** Recognized by identity, so that no data is ever taken for an operation. */
 const operations = new WeakSet<object>()
 
 // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -108,7 +117,7 @@ type PathOfEach<T, D extends number> = T extends Leaf
 type Below<K extends string, T, D extends number> = Joined<K, PathOf<T, Depth[D]>>
 type Joined<K extends string, P> = P extends string ? (P extends `[${string}` ? `${K}${P}` : `${K}.${P}`) : never
 
-/** What a path leads to. */
+/** The type of the value at a path. */
 export type ValueAt<T, P extends string> = P extends `${infer Head}.${infer Rest}`
   ? ValueAt<ValueAt<T, Head>, Rest>
   : P extends `${infer Head}[${string}]`

@@ -1,16 +1,16 @@
 /**
- * A patch as SQL: one expression that makes the new body of the old one, and conditions that say whether it can.
+ * A patch as SQL: an expression for the new body, and conditions under which the patch fits.
  *
- * Every value is taken from the body as it was, by its full path, so that the text grows with the number of fields and
- * nothing is looked at twice. Paths, keys and values are bind parameters: patches of one shape share one prepared
- * statement, whatever their keys. No part of it can raise an error: what does not fit is told by the conditions.
+ * Every value is read from the old body, by its full path, so the text grows with the number of fields only. Paths, keys and
+ * values are bind parameters: patches of one shape share one prepared statement, whatever their keys. No part of the
+ * expression can raise an error; the conditions say what does not fit.
  */
 import type { PatchNode } from './tree.ts'
 
 export interface PatchSql {
   /** The new body. */
   readonly body: string
-  /** Each must hold, or the patch is not for this document. */
+  /** Each must hold, or the patch does not fit the document. */
   readonly conditions: readonly PatchCondition[]
 }
 
@@ -20,7 +20,7 @@ export interface PatchCondition {
   readonly sql: string
 }
 
-/** `source` is SQL for the old body; `bind` takes a value and gives its placeholder. */
+/** `source` is SQL for the old body; `bind` takes a value and returns its placeholder. */
 export function renderPatch(root: PatchNode, source: string, bind: (value: unknown) => string): PatchSql {
   const conditions: PatchCondition[] = []
   const demand = (at: PatchNode, sql: string, reason: string): void =>
@@ -35,7 +35,7 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
     if (at.leaf !== undefined) return renderLeaf(at, here)
     const kind = `coalesce(jsonb_typeof(${here}), 'null')`
     const value = renderBranch(at, here, kind)
-    return onlyTakes(at) ? `case when ${kind} = 'null' then 'null'::jsonb else ${value} end` : value
+    return onlyRemoves(at) ? `case when ${kind} = 'null' then 'null'::jsonb else ${value} end` : value
   }
 
   function renderBranch(at: PatchNode, here: string, kind: string): string {
@@ -48,11 +48,11 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
       return renderKeys(at, here, kind, renderNode)
     }
     demand(at, `${kind} in ('object', 'array', 'null')`, 'is neither an object nor an array')
-    // The children are written once and named in both branches: written in both, the text would double with each level.
+    // The children are rendered once and named in both branches: otherwise the text would double with each level.
     const columns: string[] = []
     const names = new Map<PatchNode, string>()
     for (const child of at.children.values())
-      if (!isGone(child)) names.set(child, `c.v${columns.push(`${renderNode(child)} as v${columns.length}`) - 1}`)
+      if (!isRemoved(child)) names.set(child, `c.v${columns.push(`${renderNode(child)} as v${columns.length}`) - 1}`)
     const named = (child: PatchNode): string => names.get(child)!
     const branches = `case when ${kind} = 'array' then ${renderElements(at, here, kind, named)}
       else ${renderKeys(at, here, kind, named)} end`
@@ -61,17 +61,17 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
 
   function renderKeys(at: PatchNode, here: string, kind: string, value: (child: PatchNode) => string): string {
     const children = [...at.children]
-    const gone = children.filter(([, child]) => isGone(child)).map(([key]) => key)
-    const kept = `case when ${kind} = 'object' then ${here} else '{}'::jsonb end`
-    const parts = [gone.length === 0 ? kept : `(${kept} - ${bind(gone)}::text[])`]
-    const made = children.filter(([, child]) => !isGone(child) && !onlyTakes(child))
-    for (let i = 0; i < made.length; i += mostKeys) {
-      const pairs = made.slice(i, i + mostKeys).map(([key, child]) => `${bind(key)}::text, ${value(child)}`)
+    const gone = children.filter(([, child]) => isRemoved(child)).map(([key]) => key)
+    const rest = `case when ${kind} = 'object' then ${here} else '{}'::jsonb end`
+    const parts = [gone.length === 0 ? rest : `(${rest} - ${bind(gone)}::text[])`]
+    const made = children.filter(([, child]) => !isRemoved(child) && !onlyRemoves(child))
+    for (let i = 0; i < made.length; i += maxPairs) {
+      const pairs = made.slice(i, i + maxPairs).map(([key, child]) => `${bind(key)}::text, ${value(child)}`)
       parts.push(`jsonb_build_object(${pairs.join(', ')})`)
     }
     for (const [key, child] of children) {
       const { leaf, path } = child
-      if (leaf?.kind !== 'rename' && !onlyTakes(child)) continue
+      if (leaf?.kind !== 'rename' && !onlyRemoves(child)) continue
       const old = `(${source} #> ${bind(path)}::text[])`
       const [name, left] = leaf?.kind === 'rename' ? [leaf.to, old] : [key, value(child)]
       parts.push(`case when ${old} is null then '{}'::jsonb else jsonb_build_object(${bind(name)}::text, ${left}) end`)
@@ -82,14 +82,14 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
   function renderElements(at: PatchNode, here: string, kind: string, value: (child: PatchNode) => string): string {
     const old = `case when ${kind} = 'array' then ${here} else '[]'::jsonb end`
     const children = [...at.children].map(([key, child]) => ({ index: Number(key), child }))
-    const set = children.filter(({ child }) => !isGone(child)).sort((a, b) => a.index - b.index)
-    const gone = children.filter(({ child }) => isGone(child)).map(({ index }) => index)
-    const adding = set.filter(({ child }) => !onlyTakes(child))
+    const set = children.filter(({ child }) => !isRemoved(child)).sort((a, b) => a.index - b.index)
+    const gone = children.filter(({ child }) => isRemoved(child)).map(({ index }) => index)
+    const adding = set.filter(({ child }) => !onlyRemoves(child))
     const indexes = new Set(adding.map(({ index }) => index))
     for (const { index, child } of adding) {
       let first = index
       while (indexes.has(first - 1)) first--
-      // An element may come right after the last one, and the next after that.
+      // An element may be added right after the last one, and the next one after that.
       const fits = `jsonb_array_length(${old}) >= ${bind(first)}::integer`
       demand(child, at.elements === 'all' ? fits : `(${kind} <> 'array' or ${fits})`, 'is beyond the end of the array')
     }
@@ -130,16 +130,16 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
   }
 }
 
-/** Taken away, perhaps to stand under another name. */
-function isGone({ leaf }: PatchNode): boolean {
+/** Whether the field is removed, or renamed. */
+function isRemoved({ leaf }: PatchNode): boolean {
   return leaf?.kind === 'unset' || leaf?.kind === 'rename'
 }
 
-/** Whether all that happens below is that something goes: then what is not there is not made for it. */
-function onlyTakes({ leaf, children, overwrites }: PatchNode): boolean {
+/** Whether all operations below only remove something: then missing parents are not made for them. */
+function onlyRemoves({ leaf, children, overwrites }: PatchNode): boolean {
   if (leaf !== undefined || overwrites) return false
-  return [...children.values()].every(child => isGone(child) || onlyTakes(child))
+  return [...children.values()].every(child => isRemoved(child) || onlyRemoves(child))
 }
 
-/** A function takes 100 arguments at most. */
-const mostKeys = 40
+/** A function of PostgreSQL takes at most 100 arguments. */
+const maxPairs = 40

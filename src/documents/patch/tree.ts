@@ -1,5 +1,4 @@
-/** The fields that a patch touches, as a tree: what they have in common is looked at once. */
-
+/** The paths of a patch as a tree, so that what they have in common is rendered once. */
 import { isRillflowError } from '../../core/errors.ts'
 import { textFault } from '../../core/name.ts'
 import { encodeValue } from '../body.ts'
@@ -7,16 +6,16 @@ import { InvalidPatch } from '../errors.ts'
 import { type Operate, operationOf } from './patch.ts'
 
 export interface PatchNode {
-  /** The way here, as PostgreSQL takes it. */
+  /** The path to this node, as PostgreSQL takes it. */
   readonly path: readonly string[]
-  /** The way here, as it was written. */
+  /** The path to this node, as it was written. */
   readonly said: string
-  /** What happens here; undefined if something happens below. */
+  /** The operation at this node; undefined if there are operations below it. */
   leaf: Leaf | undefined
   readonly children: Map<string, PatchNode>
-  /** Whether the children are elements of an array for certain (brackets), perhaps (dots) or not. */
+  /** Whether the children are elements of an array: certainly (brackets), perhaps (dots with digits) or not. */
   elements: 'all' | 'perhaps' | 'none'
-  /** Whether whatever is here, unless it is an object, gives way to one: the rule of a merge patch. */
+  /** Whether a value here that is not an object is replaced by one: the rule of a merge patch. */
   readonly overwrites: boolean
 }
 
@@ -31,7 +30,7 @@ export type Leaf =
 
 export function treeOf(patch: object, maxBytes: number): PatchNode {
   if (typeof patch !== 'object' || patch === null || Array.isArray(patch))
-    throw new InvalidPatch({ path: '', reason: 'a patch must be an object of paths' })
+    throw new InvalidPatch({ path: '', reason: 'a patch must be an object whose keys are paths' })
   const root = node([], '', false)
   for (const [path, value] of Object.entries(patch)) {
     if (value === undefined) continue
@@ -43,7 +42,7 @@ export function treeOf(patch: object, maxBytes: number): PatchNode {
 export function mergeTreeOf(patch: unknown, maxBytes: number): PatchNode {
   if (typeof patch !== 'object' || patch === null || Array.isArray(patch))
     throw new InvalidPatch({ path: '', reason: 'a merge patch of a document must be an object' })
-  // Through JSON, so that what is walked is what would be stored.
+  // Through JSON, so that the values are those that would be stored.
   const text = encodedText(patch, 'patch', maxBytes)
   const root = node([], '', true)
   spread(root, JSON.parse(text) as object)
@@ -65,10 +64,10 @@ function plant(root: PatchNode, path: string, leaf: Leaf): void {
   const segments = segmentsOf(path)
   let at = root
   for (const [i, { key, isIndex }] of segments.entries()) {
-    if (at.leaf !== undefined) refuseTwice(path, at.said)
+    if (at.leaf !== undefined) refuseOverlap(path, at.said)
     const elements = isIndex ? 'all' : /^(0|[1-9]\d{0,8})$/.test(key) ? 'perhaps' : 'none'
     if (at.children.size > 0 && at.elements !== elements && (at.elements === 'all' || elements === 'all'))
-      throw new InvalidPatch({ path, reason: 'names elements and keys of one value' })
+      throw new InvalidPatch({ path, reason: 'it names elements and keys of the same value' })
     at.elements = at.children.size > 0 && at.elements === 'none' ? 'none' : elements
     const said = segments
       .slice(0, i + 1)
@@ -78,28 +77,28 @@ function plant(root: PatchNode, path: string, leaf: Leaf): void {
     at.children.set(key, next)
     at = next
   }
-  if (at.leaf !== undefined || at.children.size > 0) refuseTwice(path, at.said)
+  if (at.leaf !== undefined || at.children.size > 0) refuseOverlap(path, at.said)
   at.leaf = leaf
 }
 
 function grown(root: PatchNode): PatchNode {
-  if (root.children.size === 0) throw new InvalidPatch({ path: '', reason: 'there is nothing in it' })
+  if (root.children.size === 0) throw new InvalidPatch({ path: '', reason: 'it has no changes' })
   if (root.elements === 'all') throw new InvalidPatch({ path: '', reason: 'a document is an object, not an array' })
   root.elements = 'none'
-  refuseClashes(root)
+  refuseOverlappingNames(root)
   return root
 }
 
-/** A new name must not be one that the patch has something else in mind for. */
-function refuseClashes(at: PatchNode): void {
+/** A field must not be renamed to a name that the patch changes in another way. */
+function refuseOverlappingNames(at: PatchNode): void {
   const targets = new Set<string>()
   for (const child of at.children.values()) {
-    refuseClashes(child)
+    refuseOverlappingNames(child)
     if (child.leaf?.kind !== 'rename') continue
     const { to } = child.leaf
     if (at.elements === 'all')
       throw new InvalidPatch({ path: child.said, reason: 'an element of an array has no name' })
-    if (at.children.has(to) || targets.has(to)) refuseTwice(child.said, to)
+    if (at.children.has(to) || targets.has(to)) refuseOverlap(child.said, to)
     targets.add(to)
     at.elements = 'none'
   }
@@ -118,8 +117,8 @@ interface Segment {
 function segmentsOf(path: string): Segment[] {
   const segments = [...path.matchAll(/(?:^|(?!^)\.)([^.[\]]+)|\[(0|[1-9]\d{0,8})\]/g)]
   if (segments.map(match => match[0]).join('') !== path || segments.length === 0)
-    throw new InvalidPatch({ path, reason: 'is not a path: write keys with dots, and elements as [0]' })
-  if (segments.length > maxDepth) throw new InvalidPatch({ path, reason: `is deeper than ${maxDepth} levels` })
+    throw new InvalidPatch({ path, reason: 'it is not a path: write keys with dots, and elements as [0]' })
+  if (segments.length > maxDepth) throw new InvalidPatch({ path, reason: `it is deeper than ${maxDepth} levels` })
   return segments.map(([, key, index]) => {
     if (key !== undefined) checkKey(path, key)
     return { key: (key ?? index)!, isIndex: key === undefined }
@@ -127,15 +126,15 @@ function segmentsOf(path: string): Segment[] {
 }
 
 function checkKey(path: string, key: string): void {
-  if (key === '__proto__') throw new InvalidPatch({ path, reason: '"__proto__" is not allowed' })
+  if (key === '__proto__') throw new InvalidPatch({ path, reason: 'the key "__proto__" is not allowed' })
   const fault = textFault(key)
   if (fault !== undefined) throw new InvalidPatch({ path, reason: fault })
 }
 
 const maxDepth = 50
 
-function refuseTwice(path: string, other: string): never {
-  throw new InvalidPatch({ path, reason: `another change of this patch touches ${JSON.stringify(other)} too` })
+function refuseOverlap(path: string, other: string): never {
+  throw new InvalidPatch({ path, reason: `another change of this patch is at ${JSON.stringify(other)}` })
 }
 
 function encoded(operate: Operate, path: string, maxBytes: number): Leaf {
@@ -149,7 +148,7 @@ function encoded(operate: Operate, path: string, maxBytes: number): Leaf {
       return { ...operate, values: encodedText(operate.values, path, maxBytes) }
     case 'rename':
       if (typeof operate.to !== 'string' || operate.to === '')
-        throw new InvalidPatch({ path, reason: 'the new name is empty' })
+        throw new InvalidPatch({ path, reason: 'the new name must not be empty' })
       checkKey(path, operate.to)
       return operate
     default:

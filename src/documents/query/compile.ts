@@ -7,17 +7,18 @@
  * The function that describes the query gets placeholders for its arguments, which may go to operators, `limit` and
  * `offset` and nowhere else. It is called once for each combination of kinds (text, number, list of texts, null …) that
  * the arguments have, because the statement depends on these. The statement stays prepared on its connections, so the
- * server parses it once and settles on a plan of it.
+ * server parses it once and uses one plan for it.
  */
 import type { CallOptions } from '../collection.ts'
-import { tellDocuments } from '../run.ts'
+import { reportDocuments } from '../execute.ts'
 import { Placeholder, signatureOf } from './operand.ts'
-import { internalsOf, notOne, type Query, type Queryable } from './query.ts'
-import { toRow, writeCount, writeSelect } from './rows.ts'
+import type { Query, Queryable } from './query.ts'
 import { executorFor, runPrepared } from './run.ts'
+import { toRow, writeCount, writeSelect } from './select.ts'
 import type { QuerySource, QueryState, Written } from './state.ts'
+import { internalsOf, notOne } from './table-query.ts'
 
-/** Give it the arguments, and it can be run. */
+/** Called with its arguments, it returns a query to run. */
 export type CompiledQuery<Args extends readonly unknown[], Row> = (...args: Args) => BoundQuery<Row>
 
 /** A compiled query with its arguments. */
@@ -57,7 +58,7 @@ function isMissing(source: QuerySource, { included }: QueryState): boolean {
 interface Plan {
   readonly source: QuerySource
   readonly state: QueryState
-  /** Statements by the most rows they give; that of `count` under 0. */
+  /** Statements by the limit of rows; that of `count` under 0. */
   readonly written: Map<number, Written>
 }
 
@@ -67,7 +68,7 @@ function bind<Row>({ source, state, written }: Plan, args: readonly unknown[]): 
     let statement = written.get(cap)
     if (statement === undefined) {
       statement = cap === 0 ? writeCount(source, state) : writeSelect(source, { ...state, cap })
-      // A table that is missing has another one in its place, for now.
+      // While a table is missing, the statement reads an empty relation instead.
       if (!isMissing(source, state)) written.set(cap, statement)
     }
     const { values, slots } = statement.parameters
@@ -77,7 +78,7 @@ function bind<Row>({ source, state, written }: Plan, args: readonly unknown[]): 
   }
   const rows = async (cap: number, options?: CallOptions): Promise<Row[]> => {
     const found = await run(cap, options)
-    tellDocuments(source.collection, 'read', 'documents.query', found.length)
+    reportDocuments(source.collection, 'read', 'documents.query', found.length)
     return found.map(row => toRow(source, state, row) as Row)
   }
   const optional = async (options?: CallOptions): Promise<Row | undefined> => {

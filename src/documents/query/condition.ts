@@ -1,21 +1,21 @@
 /**
- * Conditions: what a document must be like. Each operator makes a plain value; nothing is sent before a query runs.
+ * Conditions on documents and rows. Each operator makes a plain value; nothing is sent before a query runs.
  *
- * A condition is either met or not, there is no third answer:
+ * A condition is either met or not; there is nothing between:
  * - A field that is missing is the same as one that is null: `isNull` is met by both, `exists` by neither.
- * - A field is read as what it is compared with. Text is never equal to, less or greater than a number, and a missing
- *   field nothing at all. So a document of another shape does not meet the condition, and never breaks the query.
- * - `not(…)` is met by all documents that do not meet the condition, and `ne` is `not(eq)`: both by documents that lack
- *   the field.
- * - Text goes by its code points. A Date stands for its ISO text, as JSON writes it: `2026-11-16T07:00:00.000Z`.
+ * - A field is read as the operand's kind. Text is never equal to, less or greater than a number, nor is a missing field
+ *   than anything. So a document of another shape does not meet the condition, and never makes the query fail.
+ * - `not(…)` is met by all documents that do not meet the condition, and `ne` is `not(eq)`: documents without the field meet
+ *   both.
+ * - Text is compared by code points. A Date stands for its ISO text, as JSON writes it: `2026-11-16T07:00:00.000Z`.
  */
-import { InvalidQuery } from './errors.ts'
+import { InvalidQuery } from '../errors.ts'
 import { type Field, fieldsOf, type Path, type Place, placeIn, Scope } from './field.ts'
 import type { Comparable, Operand, Text } from './operand.ts'
 
 export type Comparison = '=' | '<' | '<=' | '>' | '>='
 
-/** Made by the operators only: what came as JSON is never one. */
+/** Made by the operators only: a value that came as JSON is never taken for one. */
 export class Condition {
   readonly test: Test
   constructor(test: Test) {
@@ -34,12 +34,12 @@ export type Test =
   | { readonly op: 'elemMatch'; readonly place: Place; readonly scope: Scope; readonly of: Condition }
   | { readonly op: 'search'; readonly place: Place; readonly operand: unknown; readonly language: string | undefined }
 
-/** Met by documents that meet every one; by all if there is none. */
+/** Met by documents that meet every condition; with no conditions, by all documents. */
 export function and(...conditions: readonly Condition[]): Condition {
   return new Condition({ op: 'all', of: conditions.map(checked) })
 }
 
-/** Met by documents that meet at least one; by none if there is none. */
+/** Met by documents that meet at least one condition; with no conditions, by none. */
 export function or(...conditions: readonly Condition[]): Condition {
   return new Condition({ op: 'some', of: conditions.map(checked) })
 }
@@ -48,12 +48,12 @@ export function not(condition: Condition): Condition {
   return new Condition({ op: 'not', of: checked(condition) })
 }
 
-/** Equal: text, numbers, true and false, null, or as a whole an array or object. */
+/** Equal: a text, a number, true or false, null, or a whole array or object. */
 export function eq<T>(field: Path<T>, value: NoInfer<Operand<T>>): Condition {
   return compare('=', field, value)
 }
 
-/** Not equal, or not there at all. */
+/** Not equal, or missing. */
 export function ne<T>(field: Path<T>, value: NoInfer<Operand<T>>): Condition {
   return not(compare('=', field, value))
 }
@@ -74,7 +74,7 @@ export function lte<T>(field: Path<T>, value: NoInfer<Comparable<T>>): Condition
   return compare('<=', field, value)
 }
 
-/** From the one to the other, both included. */
+/** From the first operand to the second, both included. */
 export function between<T>(field: Path<T>, from: NoInfer<Comparable<T>>, to: NoInfer<Comparable<T>>): Condition {
   return and(compare('>=', field, from), compare('<=', field, to))
 }
@@ -89,7 +89,7 @@ export function isNull(field: Path<unknown>): Condition {
   return new Condition({ op: 'isNull', place: placeIn(field) })
 }
 
-/** There, and not null. */
+/** Neither missing nor null. */
 export function exists(field: Path<unknown>): Condition {
   return not(isNull(field))
 }
@@ -113,12 +113,12 @@ export function startsWith<T>(field: Path<T>, prefix: NoInfer<Text<T>>): Conditi
   return new Condition({ op: 'startsWith', place: placeIn(field), operand: prefix })
 }
 
-/** `%` is any text, `_` any character, `\` takes either as it is. */
+/** `%` is any text, `_` any character; `\` before either takes it literally. */
 export function like<T>(field: Path<T>, pattern: NoInfer<Text<T>>): Condition {
   return new Condition({ op: 'like', place: placeIn(field), operand: pattern })
 }
 
-/** A regular expression of PostgreSQL's; `(?i)` at its start takes capitals for small letters. */
+/** A regular expression of PostgreSQL; `(?i)` at its start ignores case. */
 export function regex<T>(field: Path<T>, pattern: NoInfer<Text<T>>): Condition {
   return new Condition({ op: 'regex', place: placeIn(field), operand: pattern })
 }
@@ -132,8 +132,8 @@ export function elemMatch<T>(field: Path<T>, condition: (element: Field<ElementO
 type ElementOf<T> = unknown extends T ? unknown : Extract<T, readonly unknown[]>[number]
 
 /**
- * Full text: `search(c, 'red -shoes "as they are"')` looks into the fields that the collection declares for it,
- * `search(c.notes, …)` into that one. By default in the collection's language.
+ * Full text: `search(c, 'red -shoes "exact words"')` searches the fields that the collection declares for it,
+ * `search(c.notes, …)` that one. The default language is that of the collection.
  */
 export function search<T>(
   field: Path<T>,
@@ -147,7 +147,7 @@ function compare(by: Comparison, field: unknown, operand: unknown): Condition {
   return new Condition({ op: 'compare', by, place: placeIn(field), operand })
 }
 
-/** What is not a condition is most likely a comparison of JavaScript's, `c.total > 5`. */
+/** Refuses anything else: most likely a comparison of JavaScript, `c.total > 5`. */
 export function checked(condition: Condition): Condition {
   if (!(condition instanceof Condition))
     throw new InvalidQuery({ reason: `a condition is ${typeof condition}; use the operators: gt(c.total, 5)` })

@@ -1,11 +1,11 @@
 /**
- * Cursors: where a page ended, as text to be handed back. It holds the values that the order goes by, and a checksum
- * over them and the order, so that one that was changed, cut off or is of another query is told from a good one.
+ * Cursors: the end of a page, as text that goes back as `after`. A cursor holds the values that the results are ordered by, and
+ * a checksum over them and the order, so that one that was changed, or belongs to another query, is refused.
  */
 import { createHash } from 'node:crypto'
 import { textFault } from '../../core/name.ts'
-import type { ParameterType } from './bind.ts'
-import { InvalidCursor } from './errors.ts'
+import { InvalidCursor } from '../errors.ts'
+import type { ParameterType } from './operand.ts'
 import { type Bookmark, fitsType, type OrderKey } from './order.ts'
 
 export function encodeCursor(collection: string, keys: readonly OrderKey[], mark: Bookmark): string {
@@ -43,7 +43,7 @@ export interface BookmarkTypes {
   readonly values: readonly ParameterType[]
 }
 
-/** Longer ones would not fit into a URL, but the values of an order may be long texts. */
+/** Far more than a URL takes: the values of an order may be long texts. */
 const maxLength = 1024 * 1024
 
 function parsed(payload: string): unknown[] {

@@ -1,11 +1,11 @@
 /**
  * The SQL of a place in a document, read as text, as a number or as true or false.
  *
- * These expressions are total: what is there as something else, or not at all, is null. And they are immutable, so the
- * same text can stand in an index; text goes by its bytes (collation "C"), whatever the database's own order is.
+ * These expressions never fail: a value of another type, or a missing one, is null. They are immutable, so an index can have
+ * the same text; text is compared by its bytes (collation "C"), whatever the collation of the database is.
  *
- * An entry of an index has room for 2700 bytes, so indexes hold only the beginning of a text (`short`), and a query asks
- * for both: `short = …` finds it, the whole decides. Otherwise one long text would make a write fail.
+ * An entry of an index has room for 2700 bytes, so indexes hold only the beginning of a text (`short`), and a query compares
+ * both: `short = …` finds the candidates, the whole text decides. Otherwise one long text would make a write fail.
  */
 import { literal } from '../../database/sql.ts'
 import type { MetaFields, Place } from './field.ts'
@@ -14,7 +14,7 @@ import type { Kind } from './operand.ts'
 /** How many characters of a text an index holds: of four bytes each, five such texts fit into an entry. */
 export const shortLength = 128
 
-/** The columns beside the body, and what they are. */
+/** The columns that documents have next to their bodies, and their kinds. */
 export const metaColumns: Readonly<Record<keyof MetaFields, { column: string; kind: Kind | 'time' }>> = {
   id: { column: 'id', kind: 'text' },
   version: { column: 'version', kind: 'number' },
@@ -32,7 +32,7 @@ export function jsonAt(base: string, path: readonly string[]): string {
   return `${base} #> ${literal(arrayText(path))}`
 }
 
-/** The same as a typed value, in parentheses. Texts are kept, because the same few are asked for again and again. */
+/** The same as a typed value, in parentheses. The texts are cached, because the same few are needed again and again. */
 export function typedAt(base: string, path: readonly string[], kind: Kind): string {
   const key = `${base} ${kind} ${pathKey(path)}`
   let text = typedTexts.get(key)
@@ -61,18 +61,18 @@ export function short(text: string): string {
   return `left(${text}, ${shortLength})`
 }
 
-/** Whether a step of a path may be a place in an array: then the path cannot be written as a nested object. */
+/** Whether a step of a path may be an index of an array: then the path cannot be written as a nested object. */
 export function isIndex(step: string): boolean {
   const code = step.charCodeAt(0)
   return (code === 45 || (code >= 48 && code <= 57)) && /^-?\d+$/.test(step)
 }
 
-/** Tells two places of a document apart. */
+/** Identifies a place of a document. */
 export function placeKey({ path, isLower }: Pick<Place, 'path' | 'isLower'>, kind: Kind): string {
   return `${kind}${isLower === true ? ' lower' : ''} ${pathKey(path)}`
 }
 
-/** Tells two paths apart: no name has a NUL in it. */
+/** Identifies a path: no name has a NUL in it. */
 export function pathKey(path: readonly string[]): string {
   return path.length === 1 ? path[0]! : path.join('\0')
 }

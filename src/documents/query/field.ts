@@ -1,11 +1,11 @@
 /**
  * The fields of a document as a query names them: `c => c.address.city`.
  *
- * `c` is a stand-in: reading a property of it gives the stand-in for that field, typed like the field. All it knows is
- * its place, which operators take out of it; so no name of a field is special, not even `then` or `constructor`.
+ * `c` stands for a document: a property of it stands for that field, and is typed like the field. It knows only its place,
+ * which the operators read; so no name of a field is special, not even `then` or `constructor`.
  */
 import { textFault } from '../../core/name.ts'
-import { InvalidQuery } from './errors.ts'
+import { InvalidQuery } from '../errors.ts'
 
 declare const valueType: unique symbol
 const placeOf: unique symbol = Symbol('rillflow.place')
@@ -18,7 +18,7 @@ export interface Path<out T> {
 /** A place in a document, and the places inside of it. */
 export type Field<T> = unknown extends T ? UntypedField : Path<T> & FieldsOf<T>
 
-/** A place that may hold anything, so any name may follow. */
+/** A place whose type is not known: any field may follow. */
 export interface UntypedField extends Path<unknown> {
   readonly [name: string]: UntypedField
 }
@@ -27,7 +27,7 @@ type FieldsOf<T> = [T] extends [Leaf] ? unknown : { readonly [K in KeysOf<T>]-?:
 
 type Leaf = string | number | number | boolean | Date | null | undefined
 
-/** Of a union the keys of every member: a document of another shape merely lacks the field. */
+/** Of a union, the keys of all members: a document of another shape just lacks the field. */
 export type KeysOf<T> = unknown extends T
   ? string | number
   : T extends Leaf
@@ -46,14 +46,14 @@ export type ValueAt<T, K> = unknown extends T
         ? T[K]
         : undefined
 
-/** What a function that names a field gives when it is selected: null where it is missing. */
+/** The type of a field when it is selected: null where it is missing. */
 export type ValueFrom<F> = F extends (...args: never[]) => Path<infer T>
   ? undefined extends T
     ? Exclude<T, undefined> | null
     : T
   : never
 
-/** What the store itself keeps of each document. */
+/** What the store itself knows of each document. */
 export interface MetaFields {
   readonly id: Path<string>
   readonly version: Path<number>
@@ -70,7 +70,7 @@ export class Scope {}
 export interface Place {
   readonly scope: Scope
   readonly path: readonly string[]
-  /** Set for what is kept beside the body. */
+  /** Set for what is not in the body but in a column of its own. */
   readonly meta?: keyof MetaFields | undefined
   readonly isLower?: boolean | undefined
 }
@@ -81,7 +81,7 @@ const naming: ProxyHandler<{ [placeOf]: Place }> = {
     if (typeof key === 'symbol') return undefined
     const place = target[placeOf]
     if (place.meta !== undefined || place.isLower === true) return undefined
-    return standIn({ scope: place.scope, path: [...place.path, checkedStep(key)] })
+    return fieldFor({ scope: place.scope, path: [...place.path, checkedStep(key)] })
   },
 }
 
@@ -91,33 +91,33 @@ function checkedStep(step: string): string {
   return step
 }
 
-/** The body of the documents that a query is about. */
+/** The body of the documents of a query. */
 export const documentScope: Scope = new Scope()
 
 export function fieldsOf<T>(scope: Scope): Field<T> {
-  return standIn({ scope, path: [] }) as Field<T>
+  return fieldFor({ scope, path: [] }) as Field<T>
 }
 
 /** The field at the end of a path. */
 export function fieldAt(scope: Scope, path: readonly string[]): Path<unknown> {
-  return standIn({ scope, path })
+  return fieldFor({ scope, path })
 }
 
 const metaNames = ['id', 'version', 'createdAt', 'createdBy', 'updatedAt', 'updatedBy', 'deletedAt'] as const
 
 export const metaFields: MetaFields = Object.fromEntries(
-  metaNames.map(meta => [meta, standIn({ scope: documentScope, path: [], meta })]),
+  metaNames.map(meta => [meta, fieldFor({ scope: documentScope, path: [], meta })]),
 ) as unknown as MetaFields
 
-/** A field by a name or number that the compiler cannot take as a property: `at(c.items, 0)`, `at(c.stock, city)`. */
+/** A field by a number, or by a name that is known only at run time: `at(c.items, 0)`, `at(c.stock, city)`. */
 export function at<T, K extends KeysOf<T>>(field: Path<T>, key: K): Field<ValueAt<T, K>> {
   const place = placeIn(field)
-  return standIn({ ...place, path: [...place.path, checkedStep(String(key))] }) as Field<ValueAt<T, K>>
+  return fieldFor({ ...place, path: [...place.path, checkedStep(String(key))] }) as Field<ValueAt<T, K>>
 }
 
-/** The field in small letters; what it is compared with is made small too. */
+/** The field in lower case; the operand is put in lower case, too. */
 export function lower<T extends string | null | undefined>(field: Path<T>): Path<string> {
-  return standIn({ ...placeIn(field), isLower: true }) as unknown as Path<string>
+  return fieldFor({ ...placeIn(field), isLower: true }) as unknown as Path<string>
 }
 
 export function placeIn(field: unknown): Place {
@@ -129,6 +129,6 @@ export function placeIn(field: unknown): Place {
   return place
 }
 
-function standIn(place: Place): Path<unknown> {
+function fieldFor(place: Place): Path<unknown> {
   return new Proxy({ [placeOf]: place }, naming) as unknown as Path<unknown>
 }

@@ -1,14 +1,16 @@
 /**
- * Conditions from outside: a JSON value of a request, made into a condition.
+ * Conditions from requests: a JSON value is turned into a condition.
  *
  *     where(filterFrom({ 'address.city': 'Paris', age: { $gte: 18 }, $or: [{ tier: 'pro' }, { tags: { $contains: ['vip'] } }] }))
  *
- * Nothing of it becomes SQL but names of fields, as quoted literals, and values, as parameters. How large and how deep it
- * may be is limited, names that mean something to JavaScript are refused, and so is what is not one of the operators:
- * `InvalidFilter` says where. `fields` names those that may be asked for; without it, all may.
+ * Names of fields become quoted literals, and values become parameters. The size and the depth are limited, and names with a
+ * meaning in JavaScript, such as `__proto__`, are refused. `fields` lists the fields that a request may use; by default all.
+ *
+ * What can fail: `InvalidFilter`, which names the place in the JSON value.
  */
 import { isRillflowError } from '../../core/errors.ts'
 import { textFault } from '../../core/name.ts'
+import { InvalidFilter } from '../errors.ts'
 import {
   and,
   type Condition,
@@ -28,17 +30,16 @@ import {
   regex,
   startsWith,
 } from './condition.ts'
-import { InvalidFilter } from './errors.ts'
 import { documentScope, fieldAt, type Path } from './field.ts'
 import { jsonText } from './operand.ts'
 import { checkedPattern } from './render.ts'
 
 export interface FilterOptions {
-  /** The paths that may be asked for. Default: all. */
+  /** The paths that may be used. Default: all. */
   readonly fields?: readonly string[] | undefined
-  /** Whether `$regex` may be used: a regular expression can keep the database busy. Default false. */
+  /** Allow `$regex`. A regular expression can take the database a long time. Default false. */
   readonly regex?: boolean | undefined
-  /** How many comparisons there may be. Default 50. */
+  /** The limit of comparisons. Default 50. */
   readonly maxConditions?: number | undefined
 }
 
@@ -57,14 +58,14 @@ interface Reading {
 }
 
 function readFilter(json: unknown, path: string, depth: number, reading: Reading): Condition {
-  if (depth === 0) refuse(path, `is nested more than ${limits.depth} deep`)
-  if (!isPlain(json)) refuse(path, 'must be an object of fields and what they are compared with')
+  if (depth === 0) refuse(path, `is nested deeper than ${limits.depth} levels`)
+  if (!isPlain(json)) refuse(path, 'must be an object of fields and operands')
   const conditions = Object.keys(json).map(key => {
     const inside = `${path}.${key.slice(0, 80)}`
     const value = json[key]
     if (key === '$and' || key === '$or') return readList(key, value, inside, depth, reading)
     if (key === '$not') return not(readFilter(value, inside, depth - 1, reading))
-    if (key.startsWith('$')) refuse(inside, 'is no operator here; there are $and, $or and $not')
+    if (key.startsWith('$')) refuse(inside, 'is not an operator here; use $and, $or or $not')
     return readField(key, value, inside, reading)
   })
   return conditions.length === 1 ? conditions[0]! : and(...conditions)
@@ -80,7 +81,7 @@ function readField(name: string, value: unknown, path: string, reading: Reading)
   const field = fieldOf(name, path, reading.options)
   if (!isPlain(value)) return count(reading, path, () => readTest(field, '$eq', value, path, reading.options))
   const names = Object.keys(value)
-  if (names.length === 0) refuse(path, 'compares with nothing')
+  if (names.length === 0) refuse(path, 'has no operator')
   const tests = names.map(each =>
     count(reading, path, () => readTest(field, each, value[each], `${path}.${each.slice(0, 80)}`, reading.options)),
   )
@@ -88,7 +89,7 @@ function readField(name: string, value: unknown, path: string, reading: Reading)
 }
 
 function count(reading: Reading, path: string, make: () => Condition): Condition {
-  if (reading.left-- === 0) refuse(path, 'is one comparison too many')
+  if (reading.left-- === 0) refuse(path, 'exceeds the limit of comparisons')
   return make()
 }
 
@@ -96,9 +97,9 @@ function fieldOf(name: string, path: string, { fields }: FilterOptions): Path<un
   const steps = name.split('.')
   const fault = textFault(name)
   if (fault !== undefined) refuse(path, `is a field whose name ${fault}`)
-  if (fields !== undefined && !fields.includes(name)) refuse(path, 'is not one of the fields that may be asked for')
-  if (steps.some(step => step === '' || forbidden.includes(step))) refuse(path, 'is not a name of a field')
-  if (steps.length > limits.steps || name.length > 1000) refuse(path, 'is a name that is too long')
+  if (fields !== undefined && !fields.includes(name)) refuse(path, 'is not one of the fields that may be used')
+  if (steps.some(step => step === '' || forbidden.includes(step))) refuse(path, 'is not the name of a field')
+  if (steps.length > limits.steps || name.length > 1000) refuse(path, 'is too long for the name of a field')
   return fieldAt(documentScope, steps)
 }
 
@@ -122,7 +123,7 @@ const tests: Readonly<Record<string, ReadTest>> = {
 
 function readTest(field: Path<unknown>, name: string, value: unknown, path: string, options: FilterOptions): Condition {
   const read = Object.hasOwn(tests, name) && (name !== '$regex' || options.regex === true) ? tests[name] : undefined
-  if (read === undefined) refuse(path, `is no operator; there are ${Object.keys(tests).slice(0, -1).join(', ')}`)
+  if (read === undefined) refuse(path, `is not an operator; use ${Object.keys(tests).slice(0, -1).join(', ')}`)
   return read(field, value, path)
 }
 

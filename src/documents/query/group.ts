@@ -1,12 +1,12 @@
 /**
- * Groups of documents. A group becomes one JSON object, of its keys and what comes of its documents; so `having` and
- * `orderBy` are the conditions and orders of documents, on that object.
+ * Groups of documents or rows. A group becomes one JSON object, of its keys and of the values computed from its members; so
+ * `having` and `orderBy` are conditions and orders of documents, on that object.
  */
 
 import { literal } from '../../database/sql.ts'
 import type { CallOptions } from '../collection.ts'
+import { InvalidQuery } from '../errors.ts'
 import { type Condition, checked } from './condition.ts'
-import { InvalidQuery } from './errors.ts'
 import { jsonAt, typedAt } from './expression.ts'
 import {
   documentScope,
@@ -24,20 +24,20 @@ import { columnOf } from './layout.ts'
 import type { Kind } from './operand.ts'
 import { type Direction, type OrderAs, type OrderKey, type OrderOptions, orderKey, type TextPath } from './order.ts'
 import { columnIn, readAs, renderCondition, timeOf, type Writing } from './render.ts'
-import { wholeNumber } from './rows.ts'
 import { executorFor, runQuery } from './run.ts'
+import { wholeNumber } from './select.ts'
 import { type QuerySource, type QueryState, renderFrom, write } from './state.ts'
 
 export type Keys<Doc> = Readonly<Record<string, (c: Field<Doc>, meta: MetaFields) => Path<unknown>>>
 
 /** A value computed from the documents of a group. */
-export class Figure<out R> {
+export class GroupValue<out R> {
   readonly name: 'count' | 'sum' | 'avg' | 'min' | 'max'
   readonly place: Place | undefined
   readonly kind: Kind
-  /** Never there at run time: it carries the type of the outcome. */
+  /** Never there at run time: it carries the type of the value. */
   declare readonly '~result': R
-  constructor(name: Figure<R>['name'], place: Place | undefined, kind: Kind) {
+  constructor(name: GroupValue<R>['name'], place: Place | undefined, kind: Kind) {
     this.name = name
     this.place = place
     this.kind = kind
@@ -45,38 +45,38 @@ export class Figure<out R> {
 }
 
 export type GroupRow<K, A> = { -readonly [N in keyof K]: ValueFrom<K[N]> } & {
-  -readonly [N in keyof A]: A[N] extends Figure<infer R> ? R : never
+  -readonly [N in keyof A]: A[N] extends GroupValue<infer R> ? R : never
 }
 
 type Numeric<T> = [Extract<T, number>] extends [never] ? (unknown extends T ? Path<T> : never) : Path<T>
 
-/** How many documents. */
-export function count(): Figure<number> {
-  return new Figure('count', undefined, 'number')
+/** The number of members. */
+export function count(): GroupValue<number> {
+  return new GroupValue('count', undefined, 'number')
 }
 
-/** The sum of the numbers there are; null if there are none. */
-export function sum<T>(field: Path<T> & Numeric<T>): Figure<number | null> {
-  return new Figure('sum', placeIn(field), 'number')
+/** The sum of all numbers; null if there are none. */
+export function sum<T>(field: Path<T> & Numeric<T>): GroupValue<number | null> {
+  return new GroupValue('sum', placeIn(field), 'number')
 }
 
-export function avg<T>(field: Path<T> & Numeric<T>): Figure<number | null> {
-  return new Figure('avg', placeIn(field), 'number')
+export function avg<T>(field: Path<T> & Numeric<T>): GroupValue<number | null> {
+  return new GroupValue('avg', placeIn(field), 'number')
 }
 
-/** The least; of numbers unless told otherwise. */
+/** The least value; of numbers, or of texts with `as: 'text'`. */
 export function min<K extends 'number' | 'text' = 'number'>(
   field: Path<unknown>,
   options: { readonly as?: K } = {},
-): Figure<(K extends 'text' ? string : number) | null> {
-  return new Figure('min', placeIn(field), options.as ?? 'number')
+): GroupValue<(K extends 'text' ? string : number) | null> {
+  return new GroupValue('min', placeIn(field), options.as ?? 'number')
 }
 
 export function max<K extends 'number' | 'text' = 'number'>(
   field: Path<unknown>,
   options: { readonly as?: K } = {},
-): Figure<(K extends 'text' ? string : number) | null> {
-  return new Figure('max', placeIn(field), options.as ?? 'number')
+): GroupValue<(K extends 'text' ? string : number) | null> {
+  return new GroupValue('max', placeIn(field), options.as ?? 'number')
 }
 
 export interface GroupQuery<Row> {
@@ -90,7 +90,7 @@ export interface GroupQuery<Row> {
 
 interface GroupState {
   readonly keys: ReadonlyMap<string, Place>
-  readonly figures: ReadonlyMap<string, Figure<unknown>>
+  readonly values: ReadonlyMap<string, GroupValue<unknown>>
   readonly having: readonly Condition[]
   readonly order: readonly OrderKey[]
   readonly limit: unknown
@@ -98,20 +98,20 @@ interface GroupState {
 
 const groupScope = new Scope()
 
-export function groupQuery<Doc, K extends Keys<Doc>, A extends Record<string, Figure<unknown>>>(
+export function groupQuery<Doc, K extends Keys<Doc>, A extends Record<string, GroupValue<unknown>>>(
   source: QuerySource,
   documents: QueryState,
   keys: K,
-  figures: (c: Field<Doc>, meta: MetaFields) => A,
+  values: (c: Field<Doc>, meta: MetaFields) => A,
 ): GroupQuery<GroupRow<K, A>> {
   const c = fieldsOf<Doc>(documentScope)
   const places = Object.entries(keys).map(([name, take]) => [name, placeIn(take(c, metaFields))] as const)
-  const outcomes = Object.entries(figures(c, metaFields))
+  const outcomes = Object.entries(values(c, metaFields))
   const twice = outcomes.find(([name]) => Object.hasOwn(keys, name))?.[0]
   if (twice !== undefined) throw new InvalidQuery({ reason: `groupBy has ${JSON.stringify(twice)} twice` })
-  if (!outcomes.every(([, each]) => each instanceof Figure))
-    throw new InvalidQuery({ reason: 'groupBy takes figures: count(), sum(c.total), …' })
-  const state = { keys: new Map(places), figures: new Map(outcomes), having: [], order: [], limit: undefined }
+  if (!outcomes.every(([, each]) => each instanceof GroupValue))
+    throw new InvalidQuery({ reason: 'groupBy takes values such as count() and sum(c.total)' })
+  const state = { keys: new Map(places), values: new Map(outcomes), having: [], order: [], limit: undefined }
   return fromState(source, documents, state)
 }
 
@@ -135,7 +135,7 @@ function fromState<Row>(source: QuerySource, documents: QueryState, state: Group
 
 function renderGroups(source: QuerySource, documents: QueryState, state: GroupState, writing: Writing): string {
   const keys = [...state.keys].map(([name, place]) => ({ name, value: keyOf(place, writing) }))
-  const outcomes = [...state.figures].map(([name, each]) => ({ name, value: outcomeOf(each, writing) }))
+  const outcomes = [...state.values].map(([name, each]) => ({ name, value: outcomeOf(each, writing) }))
   const parts = [...keys, ...outcomes].map(({ name, value }) => `${literal(name)}, ${value}`)
   const by = keys.length === 0 ? '' : `\n    group by ${keys.map(key => key.value).join(', ')}`
   const grouped = { ...writing, scopes: new Map([...writing.scopes, [groupScope, 'g.value']]) }
@@ -171,7 +171,7 @@ function keyOf(place: Place, writing: Writing): string {
   return `coalesce(to_jsonb(${column.sql}${isText ? '::text' : ''}), 'null')`
 }
 
-function outcomeOf({ name, place, kind }: Figure<unknown>, writing: Writing): string {
+function outcomeOf({ name, place, kind }: GroupValue<unknown>, writing: Writing): string {
   if (place === undefined) return 'count(*)'
   const value = timeOf(place, writing) ?? readAs(place, kind, writing)
   if (value === undefined) throw new InvalidQuery({ reason: `${name} cannot read this field as ${kind}` })

@@ -1,18 +1,17 @@
-/** Related documents, read with the documents they belong to: one statement, whatever their number. */
-
+/** Related documents, read in the statement of the documents they belong to, whatever their number. */
+import { InvalidQuery } from '../errors.ts'
 import { toDocument } from '../read.ts'
-import { InvalidQuery } from './errors.ts'
 import { jsonAt, metaColumns, short } from './expression.ts'
 import { documentScope, type Place } from './field.ts'
 import { isIndexed, readAs, startWriting, type Writing } from './render.ts'
 import { type Included, renderFrom } from './state.ts'
 
-/** A subquery that gives the related documents as one JSON array, in the order of their ids. */
+/** A subquery that returns the related documents as one JSON array, in the order of their ids. */
 export function renderIncluded({ source, state, local, foreign, many }: Included, outer: Writing): string {
   const alias = `j${outer.prefix}`
   const inner = startWriting(outer.binder, source.layout, source.collection.name, alias)
   const value = readAs(foreign, 'text', inner)
-  if (value === undefined) throw new InvalidQuery({ reason: 'include compares fields that hold text' })
+  if (value === undefined) throw new InvalidQuery({ reason: 'include compares fields that hold texts' })
   const ids = idsIn(local, outer)
   const joins = [`${value} = any(${ids})`]
   if (isIndexed(foreign, 'text', inner))
@@ -33,7 +32,7 @@ function idsIn(place: Place, writing: Writing): string {
   if (place.scope !== documentScope) throw new InvalidQuery({ reason: 'include takes fields of the document' })
   if (place.meta !== undefined) {
     if (metaColumns[place.meta].kind !== 'text')
-      throw new InvalidQuery({ reason: 'include compares fields that hold text' })
+      throw new InvalidQuery({ reason: 'include compares fields that hold texts' })
     return `array[${writing.prefix}${metaColumns[place.meta].column}]`
   }
   const json = jsonAt(`${writing.prefix}body`, place.path)
@@ -46,7 +45,7 @@ function idsIn(place: Place, writing: Writing): string {
       else '{}' end)`
 }
 
-/** The documents in what the subquery gave. */
+/** The documents in the result of the subquery. */
 export function takeIncluded({ source, many }: Included, value: unknown): unknown {
   const rows = (value ?? []) as unknown[][]
   const documents = rows.map(([id, body, version, createdAt, updatedAt, createdBy, updatedBy, deletedAt]) =>

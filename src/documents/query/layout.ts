@@ -1,11 +1,10 @@
 /** What a query can read: the columns of its table, and the indexes that make it quick. */
 import { nearestName } from '../../core/nearest.ts'
 import { identifier } from '../../database/sql.ts'
-import type { ParameterType } from './bind.ts'
-import { InvalidQuery } from './errors.ts'
+import { InvalidQuery } from '../errors.ts'
 import { metaColumns, pathKey, placeKey } from './expression.ts'
 import { documentScope, type Place } from './field.ts'
-import type { Kind } from './operand.ts'
+import type { Kind, ParameterType } from './operand.ts'
 import type { SearchFields } from './search.ts'
 
 export interface Layout {
@@ -91,7 +90,7 @@ function unknownColumn({ columns }: RowLayout, name: string | undefined, collect
   return new InvalidQuery({ collection, reason: `there is no column ${JSON.stringify(name)}: ${hint}` })
 }
 
-/** The columns that tell any two rows apart, with their types: the order of rows ends with them. */
+/** The primary key, with its types: every order ends with it. */
 export function keyColumns({ row }: Layout): readonly { readonly sql: string; readonly type: ParameterType }[] {
   if (row === undefined) return documentKey
   return row.key.map(name => ({ sql: identifier(name).quoted, type: row.columns.get(name)!.type as ParameterType }))

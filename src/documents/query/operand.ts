@@ -1,20 +1,22 @@
 /**
- * What a field is compared with. The operand decides as what the field is read: text with text, numbers with numbers.
+ * Operands: the values that fields are compared with, and the parameters they become. The operand decides how a field is
+ * read: as text for a text, as a number for a number.
  *
- * In a compiled query an operand is a placeholder: of its value only the kind is known when the statement is built,
- * and the value itself is put in with each run.
+ * In a compiled query an operand is a placeholder: only its kind is known when the statement is written, and its value is
+ * bound with each run.
  */
 import { isRillflowError } from '../../core/errors.ts'
 import { encodeJson } from '../../core/json.ts'
 import { textFault } from '../../core/name.ts'
-import { InvalidQuery } from './errors.ts'
+import { literal } from '../../database/sql.ts'
+import { InvalidQuery } from '../errors.ts'
 
-/** As what a field is read. Dates are the text that JSON makes of them. */
+/** How a field is read. A Date is the text that JSON makes of it. */
 export type Kind = 'text' | 'number' | 'boolean'
 
 export type OperandKind = Kind | 'null' | 'json'
 
-/** What may be compared for equality with a field of type `T`. */
+/** The operands that a field of type `T` can be equal to. */
 export type Operand<T> = unknown extends T
   ? unknown
   : T extends null | undefined
@@ -31,7 +33,7 @@ export type Operand<T> = unknown extends T
             : T
           : T
 
-/** What a field of type `T` can be greater or less than. */
+/** The operands that a field of type `T` can be greater or less than. */
 export type Comparable<T> = unknown extends T
   ? string | number | number | Date
   : Exclude<Operand<Extract<T, string | number | Date>>, null>
@@ -39,7 +41,7 @@ export type Comparable<T> = unknown extends T
 /** Text, for fields that hold text. */
 export type Text<T> = unknown extends T ? string : [Extract<T, string | Date>] extends [never] ? never : string
 
-/** Stands for an argument of a compiled query. Anything but passing it on would miss the arguments to come. */
+/** Stands for an argument of a compiled query. It can only be passed on: its value differs from run to run. */
 export class Placeholder {
   readonly index: number
   readonly sample: unknown
@@ -58,7 +60,7 @@ export function isOpen(operand: unknown): boolean {
   return operand instanceof Placeholder || Object.values(operand).some(isOpen)
 }
 
-/** The operand with arguments in the place of its placeholders; by default those it was built with. */
+/** The operand with arguments for its placeholders; by default those it was made with. */
 export function filled(operand: unknown, args?: readonly unknown[]): unknown {
   if (!isOpen(operand)) return operand
   if (operand instanceof Placeholder) return args === undefined ? operand.sample : args[operand.index]
@@ -66,12 +68,12 @@ export function filled(operand: unknown, args?: readonly unknown[]): unknown {
   return Object.fromEntries(Object.entries(operand as object).map(([key, each]) => [key, filled(each, args)]))
 }
 
-/** What may differ from run to run, given as the kinds of the arguments. */
+/** The kinds of the arguments, on which the statement depends. */
 export function signatureOf(args: readonly unknown[]): string {
   return args.map(each => (Array.isArray(each) ? `[${[...kindsIn(each)].sort().join('|')}]` : kindOf(each))).join()
 }
 
-/** The kinds in a list; those of a placeholder's list are of its signature. */
+/** The kinds in a list. */
 export function kindsIn(list: readonly unknown[]): Set<OperandKind> {
   return new Set(list.map(kindOf))
 }
@@ -89,7 +91,7 @@ export function kindOf(operand: unknown): OperandKind {
       if (operand === null) return 'null'
       return operand instanceof Date ? 'text' : 'json'
     default:
-      throw new InvalidQuery({ reason: `an operand is ${typeof operand}; to look for what is missing, use isNull` })
+      throw new InvalidQuery({ reason: `an operand is ${typeof operand}; to find missing fields, use isNull` })
   }
 }
 
@@ -123,4 +125,47 @@ export function jsonText(operand: unknown): string {
     const { path, reason } = error as unknown as { path: string; reason: string }
     throw new InvalidQuery({ reason: `${path} ${reason}` }, error)
   }
+}
+
+export interface Binder {
+  /** The SQL of an operand; `make` checks it and returns the value to send. */
+  bind(operand: unknown, type: ParameterType, make: (operand: unknown) => unknown): string
+}
+
+export type ParameterType =
+  | 'text'
+  | 'numeric'
+  | 'boolean'
+  | 'jsonb'
+  | 'timestamptz'
+  | 'bigint'
+  | 'double precision'
+  | 'uuid'
+  | 'text[]'
+  | 'numeric[]'
+
+/** A parameter that depends on the arguments of a compiled query. */
+export interface Slot {
+  readonly position: number
+  readonly make: (args: readonly unknown[]) => unknown
+}
+
+export class Parameters implements Binder {
+  readonly values: unknown[] = []
+  readonly slots: Slot[] = []
+
+  bind(operand: unknown, type: ParameterType, make: (operand: unknown) => unknown): string {
+    if (isOpen(operand)) this.slots.push({ position: this.values.length, make: args => make(filled(operand, args)) })
+    return `$${this.values.push(make(filled(operand)))}::${type}`
+  }
+}
+
+/** Values as literals, for the text of an index, which takes no parameters. */
+export const literals: Binder = {
+  bind(operand, type, make) {
+    const value = make(operand)
+    if (!Array.isArray(value)) return `${literal(String(value))}::${type}`
+    if (value.length === 0) throw new InvalidQuery({ reason: 'the condition of an index has an empty list' })
+    return `array[${value.map(each => literal(String(each))).join()}]::${type}`
+  },
 }

@@ -1,28 +1,26 @@
-/** The order of the documents of a query, and which of them come after a given one. */
-
-import type { Binder, ParameterType } from './bind.ts'
-import { InvalidQuery } from './errors.ts'
+/** The order of the results of a query, and the results after a given one. */
+import { InvalidQuery } from '../errors.ts'
 import { short } from './expression.ts'
 import type { Path, Place } from './field.ts'
 import { keyColumns, type Layout } from './layout.ts'
-import type { Kind } from './operand.ts'
+import type { Binder, Kind, ParameterType } from './operand.ts'
 import { columnIn, isIndexed, readAs, timeOf, type Writing } from './render.ts'
 
 export type Direction = 'asc' | 'desc'
 
 export interface OrderOptions {
-  /** As what the field is read; what it is not counts as missing. Default 'text', which dates are, too. */
+  /** How a field of a document is read; a value of another kind counts as missing. Default 'text', which dates are, too. */
   readonly as?: Kind | undefined
   /** Default 'asc'. */
   readonly direction?: Direction | undefined
-  /** Where documents without it come. Default: last, and with 'desc' first. */
+  /** The place of documents without the field. Default: last, and with 'desc' first. */
   readonly nulls?: 'first' | 'last' | undefined
 }
 
-/** A field that holds text, which is what a field is read as if nothing else is said. */
+/** A field that holds text, which is how fields are read by default. */
 export type TextPath = Path<string | Date | null | undefined>
 
-/** For a field that holds something else: what it is has to be said, because only the compiler knows. */
+/** For a field that holds something else: `as` is required, because at run time its type is not known. */
 export type OrderAs<T> = OrderOptions & { readonly as: unknown extends T ? Kind : KindOf<NonNullable<T>> }
 
 type KindOf<T> = T extends string | Date ? 'text' : T extends number ? 'number' : T extends boolean ? 'boolean' : never
@@ -50,7 +48,7 @@ function refuse(reason: string): never {
 /** One key of an order, in SQL. */
 interface Sorted {
   readonly value: string
-  /** The beginning of it, if an index goes by that. */
+  /** The beginning of it, if there is an index on that. */
   readonly short: string | undefined
   readonly type: ParameterType
   readonly key: OrderKey
@@ -62,7 +60,7 @@ function sorted(key: OrderKey, writing: Writing): Sorted {
   if (time !== undefined) return { value: time, short: undefined, type: 'timestamptz', key }
   const column = columnIn(place, writing)
   const kind = column === undefined || column.kind === 'json' || column.kind === 'time' ? key.as : column.kind
-  // As the column has it, so that an index on it gives the order.
+  // The column itself, so that an index on it gives the order.
   if (writing.layout.row !== undefined && column !== undefined && place.isLower !== true)
     if (column.kind === 'number' || column.isBytewise)
       return { value: column.sql, short: undefined, type: column.type, key }
@@ -72,8 +70,8 @@ function sorted(key: OrderKey, writing: Writing): Sorted {
 }
 
 /**
- * `order by …`; the id decides between documents that are equal otherwise. Where all have the first key, it does not
- * matter where those without come, and the order is written as an index has it.
+ * `order by …`; the primary key decides between results that are equal otherwise. Where all results have the first key, the
+ * place of nulls does not matter, and the order is written as that of an index.
  */
 export function renderOrder(keys: readonly OrderKey[], writing: Writing, allHaveFirst: boolean = false): string {
   const parts = keys.flatMap((key, i) => {
@@ -92,7 +90,7 @@ export function cursorColumns(keys: readonly OrderKey[], writing: Writing): stri
   ]
 }
 
-/** What a document is like that the next page begins after. */
+/** The last result of a page, after which the next page begins. */
 export interface Bookmark {
   readonly values: readonly (string | null)[]
   /** Its primary key. */
@@ -113,8 +111,8 @@ export interface Part {
 }
 
 /**
- * The documents after a bookmark, or all, are read in one or two parts that follow each other: those that have the first
- * key and those that lack it. Taken apart, because together they are a condition, or an order, that no index serves.
+ * The results after a bookmark, or all, are read in one or two parts that follow each other: those that have the first key,
+ * and those that lack it. Together they would be a condition, or an order, that no index serves.
  */
 export function partsAfter([first]: readonly OrderKey[], mark: Bookmark | undefined): (Part | undefined)[] {
   if (first === undefined) return [mark && { has: true, mark }]

@@ -1,26 +1,26 @@
 /**
- * Conditions as SQL. What a collection has indexes on is asked for in the very expression of the index.
+ * Conditions as SQL. A field with an index is compared by the very expression of the index.
  *
- * The SQL of a test may come to null where the test is not met. That is as good as false all the way up through `and`
- * and `or`, and `not` is written `is not true`.
+ * The SQL of a test may be null where the test is not met. Through `and` and `or` that is the same as false, and `not` is
+ * written `is not true`.
  */
 
 import { identifier } from '../../database/sql.ts'
-import type { Binder } from './bind.ts'
+import { InvalidQuery } from '../errors.ts'
 import type { Comparison, Condition, Test } from './condition.ts'
-import { InvalidQuery } from './errors.ts'
 import { isIndex, jsonAt, lowered, short, shortLength, typedAt } from './expression.ts'
 import { documentScope, type Place, type Scope } from './field.ts'
 import { columnFor, columnOf, type FoundColumn, hasContaining, isOrdered, type Layout } from './layout.ts'
+import type { Binder } from './operand.ts'
 import { dateText, filled, isOpen, jsonText, type Kind, kindOf, kindsIn, numberText, textOf } from './operand.ts'
 import { checkLanguage, configuration, type SearchFields, vectorOf } from './search.ts'
 
-/** Where a condition is written: the SQL of each scope's JSON, and whom the parameters go to. */
+/** The statement that a condition is written for: the SQL of each scope's JSON, and its parameters. */
 export interface Writing {
   readonly binder: Binder
   readonly layout: Layout
   readonly collection: string
-  /** What stands before the columns of the documents: `d.`, or nothing in an index. */
+  /** The prefix of the columns: `d.`, or nothing in an index. */
   readonly prefix: string
   readonly scopes: ReadonlyMap<Scope, string>
 }
@@ -101,7 +101,7 @@ function jsonOf(place: Place, writing: Writing): string | undefined {
   return column.kind === 'json' ? jsonAt(column.sql, column.path) : undefined
 }
 
-/** Whether an index goes by this value, the beginning of it if it is text. */
+/** Whether there is an index on this value, or on its beginning if it is text. */
 export function isIndexed(place: Place, kind: Kind, { layout }: Writing): boolean {
   if (layout.row !== undefined) return false
   return place.meta === undefined && place.scope === documentScope && isOrdered(layout, place, kind)
@@ -110,7 +110,7 @@ export function isIndexed(place: Place, kind: Kind, { layout }: Writing): boolea
 function baseOf(place: Place, { scopes, collection }: Writing): string {
   const base = scopes.get(place.scope)
   if (base !== undefined) return base
-  throw new InvalidQuery({ collection, reason: 'a field was used outside of the function that it was given to' })
+  throw new InvalidQuery({ collection, reason: 'a field was used outside of the function that got it' })
 }
 
 function renderCompare({ by, place, operand }: Test & { op: 'compare' }, writing: Writing): string {
@@ -199,7 +199,7 @@ function timeText(operand: unknown): string {
   return dateText(operand instanceof Date ? operand : new Date(operand as string))
 }
 
-/** A scalar under names alone is equal exactly if the body contains it, and that has an index. */
+/** A scalar at a path of names is equal exactly if the body contains it, and that is indexed. */
 function isFoundByContaining(place: Place, kind: Kind, writing: Writing): boolean {
   if (writing.layout.row !== undefined || place.meta !== undefined) return false
   if (place.isLower === true || place.scope !== documentScope) return false
@@ -218,7 +218,7 @@ function renderIn({ place, operands }: Test & { op: 'in' }, writing: Writing): s
   for (const kind of ['number', 'boolean'] as const) {
     const value = kinds.has(kind) ? readAs(place, kind, writing) : undefined
     if (value === undefined) continue
-    // A list of true and false has two values at most, and no type of its own here: true is 'true' as text.
+    // Booleans are compared as text, 'true' and 'false': there is no parameter type for lists of them.
     const make = (given: unknown): string[] => of(kind)(given).map(kind === 'number' ? numberText : String)
     const type = kind === 'number' ? 'numeric[]' : 'text[]'
     tests.push(`${kind === 'number' ? value : `${value}::text`} = any(${writing.binder.bind(operands, type, make)})`)
@@ -226,7 +226,7 @@ function renderIn({ place, operands }: Test & { op: 'in' }, writing: Writing): s
   if (kinds.has('json'))
     throw new InvalidQuery({
       collection: writing.collection,
-      reason: 'isIn takes no arrays and objects; use or(eq, …)',
+      reason: 'isIn does not take arrays or objects; use or(eq(…), …)',
     })
   return tests.length === 0 ? 'false' : `(${tests.join(' or ')})`
 }
@@ -274,7 +274,7 @@ function renderIsNull(place: Place, writing: Writing, isNegated: boolean): strin
   return `${type} ${isNegated ? '<>' : '='} 'null'`
 }
 
-/** Asked of the whole body, written as a nested object, where a path has no index of its own. */
+/** Where a path has no index of its own, the whole body is asked for a nested object. */
 function renderContains(place: Place, operand: unknown, writing: Writing): string {
   const json = jsonOf(place, writing)
   if (json === undefined) return 'false'
@@ -298,7 +298,7 @@ function renderTextTest(test: Test & { op: 'startsWith' | 'like' | 'regex' }, wr
   if (op === 'startsWith') {
     const prefix = bindText(place, test.operand, writing)
     if (!isIndexed(place, 'text', writing)) return `starts_with(${value}, ${prefix})`
-    // All that begins so stands between the prefix and the prefix with the last character there is behind it.
+    // Texts with this beginning are between the prefix, and the prefix followed by the last character of Unicode.
     const last = short(`${prefix} || repeat(chr(1114111), ${shortLength})`)
     return `(${short(value)} >= ${short(prefix)} and ${short(value)} <= ${last} and starts_with(${value}, ${prefix}))`
   }
@@ -309,7 +309,7 @@ function renderTextTest(test: Test & { op: 'startsWith' | 'like' | 'regex' }, wr
 export function checkedPattern(pattern: string): string {
   const trailing = /\\+$/.exec(pattern)?.[0].length ?? 0
   if (trailing % 2 === 0) return pattern
-  throw new InvalidQuery({ reason: 'the pattern of like ends with a \\, which takes the next character as it is' })
+  throw new InvalidQuery({ reason: 'the pattern of like ends with a single \\, which needs a character after it' })
 }
 
 function renderElemMatch({ place, scope, of }: Test & { op: 'elemMatch' }, writing: Writing): string {

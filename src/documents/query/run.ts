@@ -3,10 +3,10 @@ import { isRillflowError } from '../../core/errors.ts'
 import type { Executor } from '../../database/database.ts'
 import type { Statement } from '../../database/sql.ts'
 import { type CallOptions, prepared } from '../collection.ts'
-import { InvalidQuery, UnknownLanguage } from './errors.ts'
+import { InvalidQuery, UnknownLanguage } from '../errors.ts'
 import type { QuerySource, QueryState, Written } from './state.ts'
 
-/** What runs the statements of one call; the collections that are included are made ready, too. Called before a statement is written. */
+/** What runs the statements of one call, once the tables of all collections are there. Called before a statement is written. */
 export async function executorFor(source: QuerySource, state: QueryState, options: CallOptions): Promise<Executor> {
   for (const { source: other } of state.included) await prepared(other.collection, options)
   return prepared(source.collection, options)
@@ -48,7 +48,7 @@ export function runExplain(
   return send(source, { label: `${source.label}.explain`, text, values, unprepared: true }, executor)
 }
 
-/** Runs the statement of a query that may be of any shape. */
+/** Runs a statement; it is prepared while there are not too many. */
 function runText(
   source: QuerySource,
   text: string,
@@ -67,7 +67,7 @@ async function send(source: QuerySource, statement: Statement, executor: Executo
   }
 }
 
-/** A prepared statement stays on its connection, so only so many different ones are. */
+/** A prepared statement stays on its connection, so the number of different ones is limited. */
 const maxPrepared = 200
 
 function isWorthPreparing({ prepared: known }: QuerySource, text: string): boolean {

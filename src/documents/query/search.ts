@@ -1,7 +1,6 @@
-/** Full text: in which language, and the vector of the words in some fields of a document. */
-
+/** Full text: the languages, and the vector of the words in some texts. */
 import { literal } from '../../database/sql.ts'
-import { InvalidQuery, UnknownLanguage } from './errors.ts'
+import { InvalidQuery, UnknownLanguage } from '../errors.ts'
 
 /** The fields that a collection is searched in. */
 export interface SearchFields {
@@ -12,8 +11,8 @@ export interface SearchFields {
 export const defaultLanguage = 'english'
 
 /**
- * The configurations that every server from PostgreSQL 15 on brings along. One of your own is named with its schema,
- * `public.polish`; if there is none of that name, the database says so.
+ * The configurations that every server from PostgreSQL 15 on has. One of your own is named with its schema, `public.polish`; if
+ * there is none of that name, the database says so.
  */
 const languages: readonly string[] = [
   ...['simple', 'arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french'],
@@ -29,14 +28,13 @@ export function checkLanguage(language: unknown): string {
   return language
 }
 
-/** A name that is not one of the list is looked up by PostgreSQL itself, as it is written. */
+/** PostgreSQL looks up a name that is not in the list. */
 export function configuration(language: string): string {
   return `${literal(languages.includes(language) ? `pg_catalog.${language}` : language)}::regconfig`
 }
 
 /**
- * The words of some texts. A vector holds a megabyte, and more would be an error: the first 100 000 characters fit,
- * whatever they are.
+ * The words of some texts. A vector holds a megabyte, and more would be an error: any 100 000 characters fit.
  */
 export function vectorOf(texts: readonly string[], language: string): string {
   if (texts.length === 0)

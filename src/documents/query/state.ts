@@ -1,19 +1,19 @@
 /** The state of a query: a value that every step copies and none changes. */
-import type { CollectionBase } from '../collection.ts'
-import { Parameters } from './bind.ts'
+import type { OpenCollection } from '../collection.ts'
 import type { Condition } from './condition.ts'
 import type { Place } from './field.ts'
 import type { Layout } from './layout.ts'
+import { Parameters } from './operand.ts'
 import type { OrderKey } from './order.ts'
 import { renderCondition, startWriting, type Writing } from './render.ts'
 
 /** A collection, or a table of rows, as its queries see it. */
 export interface QuerySource {
-  /** What the labels of its statements begin with. */
+  /** The beginning of the labels of its statements. */
   readonly label: 'documents' | 'rows'
-  readonly collection: CollectionBase
+  readonly collection: OpenCollection
   readonly layout: Layout
-  /** The texts that were prepared, up to a limit: filters from outside may have any number of shapes. */
+  /** The texts that were prepared, up to a limit: filters from requests may have any number of shapes. */
   readonly prepared: Set<string>
   /** Called with each query that was run. */
   noteRun(run: QueryRun): void
@@ -36,12 +36,12 @@ export interface QueryState {
   readonly cap: number
   readonly offset: unknown
   readonly deleted: 'hidden' | 'included' | 'only'
-  /** The fields that are asked for, by name; undefined for whole documents. */
+  /** The selected fields, by name; undefined for whole documents. */
   readonly selected: ReadonlyMap<string, Place> | undefined
   readonly included: readonly Included[]
 }
 
-/** The documents of another query, or of the same collection, that go with each document. */
+/** Related documents, of another collection or of the same one, that are read with each document. */
 export interface Included {
   readonly name: string
   readonly source: QuerySource
@@ -69,7 +69,7 @@ export interface Written {
   readonly parameters: Parameters
 }
 
-/** Writes a statement about the documents of a query. */
+/** Writes a statement of a query. */
 export function write(source: QuerySource, make: (writing: Writing) => string): Written {
   const parameters = new Parameters()
   const text = make(startWriting(parameters, source.layout, source.collection.name, 'd.'))

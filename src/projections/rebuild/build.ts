@@ -1,6 +1,14 @@
 /**
- * Building a read model in the foreground: the log applied from a checkpoint to its end, under a lease, with the same
- * batches, the same failure policy and the same dead letters as a consumer that follows it.
+ * Building a read model in the foreground: the log is applied from a checkpoint to its end, under a lease, with the same
+ * batches, the same failure policy and the same dead letters as by a consumer that follows it.
+ *
+ *     beginBuild ──► catchUp: settle ──► page ──► apply, checkpoint ──► … until the rest is small enough for a switch
+ *
+ * Guarantees:
+ * - The checkpoint is stored with every batch: a build that was interrupted continues from it.
+ * - The lease is renewed while it runs. If it is lost, the next batch is refused by its fence.
+ *
+ * What can fail: an event at which the failure policy stops (its error is thrown); `Aborted`; `LeaseLost`.
  */
 
 import type { Consumer } from '../../consumers/consumer.ts'
@@ -15,31 +23,31 @@ import { sql } from '../../database/sql.ts'
 import { lockNotAvailable } from '../../database/sqlstate.ts'
 import type { Log } from '../../events/log.ts'
 import { settle } from '../../events/order/order.ts'
-import type { Prepare } from './prepare.ts'
+import type { Prepare } from '../consumer.ts'
 
 export interface RebuildProgress {
   readonly phase: 'building' | 'switching'
-  /** How far the new read model has come. */
+  /** The position that the new read model has reached. */
   readonly position: number
-  /** The end of the log, as of now. */
+  /** The current end of the log. */
   readonly head: number
   /** Events applied by this call. */
   readonly events: number
   readonly eventsPerSecond: number
-  /** Undefined as long as there is nothing to go by. */
+  /** Undefined until the speed is known. */
   readonly etaMs: number | undefined
 }
 
 export type OnProgress = (progress: RebuildProgress) => void
 
 export interface RebuildOptions {
-  /** Told after each batch. */
+  /** Called after each batch. */
   onProgress?: OnProgress | undefined
-  /** Stops it; called again, it goes on where it was. */
+  /** Stops the rebuild; the next call resumes it. */
   signal?: AbortSignal | undefined
-  /** Throw away what a rebuild that was cut off has done. Default false. */
+  /** Discard what an interrupted rebuild has done, and start from the beginning. Default false. */
   restart?: boolean | undefined
-  /** How long to try to switch while others keep the tables locked. Default 600 000. */
+  /** How long to try to switch while the tables are locked by other transactions. Default 600 000. */
   switchMs?: number | undefined
 }
 
@@ -48,7 +56,7 @@ export interface RebuildParts {
   readonly prepare: Prepare
 }
 
-/** A build under way. */
+/** A build that is running. */
 export interface Build {
   readonly consumers: Consumers
   readonly consumer: Consumer
@@ -58,26 +66,26 @@ export interface Build {
   events: number
   readonly signal: AbortSignal | undefined
   readonly onProgress: OnProgress | undefined
-  /** Since when, and from where, the rate is taken. */
+  /** The time and the position at its start, for the speed. */
   readonly started: { readonly at: number; readonly checkpoint: number }
 }
 
-/** A page of a rebuild is larger than one of a projection that keeps up: what it writes set-based is written once. */
-const buildBatch = 3_000
+/** Pages of a rebuild are larger than those of a projection that follows the log: rows are written once per page. */
+const minBatchSize = 3_000
 
 export function beginBuild(
   given: Pick<Build, 'consumers' | 'lease' | 'signal' | 'onProgress'> & { consumer: Consumer; from: Lease },
 ): Build {
   const { from, consumer, ...rest } = given
   const started = { at: performance.now(), checkpoint: from.checkpoint }
-  const larger = { ...consumer, batchSize: Math.max(consumer.batchSize, buildBatch) }
+  const larger = { ...consumer, batchSize: Math.max(consumer.batchSize, minBatchSize) }
   return { ...rest, consumer: larger, checkpoint: from.checkpoint, attempts: from.attempts, events: 0, started }
 }
 
-/** What came in meanwhile and is no more than this is left to whoever goes on: writers that never pause are never caught. */
-const near = 200
+/** A rest of at most this many positions is left to the switch: writers that never pause are never caught up with. */
+const maxRest = 200
 
-/** Applies what is settled, until hardly anything has settled meanwhile. */
+/** Applies settled events until the rest is small. */
 export async function catchUp(build: Build): Promise<void> {
   const { consumers, consumer, lease, signal } = build
   const { log, feed } = consumers
@@ -88,7 +96,7 @@ export async function catchUp(build: Build): Promise<void> {
   let renewedAt = performance.now()
   for (;;) {
     const { settled } = await settle(log)
-    const isLast = settled - build.checkpoint <= near
+    const isLast = settled - build.checkpoint <= maxRest
     while (build.checkpoint < settled) {
       throwIfAborted(signal)
       if (performance.now() - renewedAt > consumer.leaseMs / 3) {
@@ -113,7 +121,7 @@ export async function catchUp(build: Build): Promise<void> {
         if (outcome.retryInMs > 0) await sleep(outcome.retryInMs, { signal })
       }
       report(build, 'building', settled)
-      // Embedded every answer is there at once: timers and sockets need a turn of their own.
+      // The embedded engine answers within the same turn: timers and sockets need one of their own.
       await new Promise(setImmediate)
     }
     throwIfAborted(signal)
@@ -131,14 +139,15 @@ export function report(build: Build, phase: RebuildProgress['phase'], head: numb
   onProgress({ phase, position: checkpoint, head, events, eventsPerSecond: events / seconds, etaMs })
 }
 
-/** True for what goes away by itself: others hold a lock that is needed. */
+/** Whether an error is due to a lock of another transaction, so that trying again can help. */
 export function isLocked(error: unknown): boolean {
-  const passing = ['serialization_failed', 'timed_out', 'transaction_timeout']
-  if (isRillflowError(error) && passing.includes(error.code)) return true
+  const transient = ['serialization_failed', 'timed_out', 'transaction_timeout']
+  if (isRillflowError(error) && transient.includes(error.code)) return true
   const { sqlState } = error as { sqlState?: string }
   return isRillflowError(error, 'database_failed') && sqlState === lockNotAvailable
 }
 
+/** The state of a projection's row; undefined if it has none. */
 export async function stateOf(log: Log, name: string): Promise<string | undefined> {
   const [row] = await log.database.run<{ state: string }>(sql`/* projections.state */
     select state

@@ -3,8 +3,11 @@
  *
  *     active ──taken over──► emptying ──reset, checkpoint back, one transaction──► rebuilding ──► filled ──► active
  *
- * The operator wins: a batch that is running is refused by its fence. No runner can take the lease meanwhile. A row that
- * is `rebuilding` is filled as far as its checkpoint says; one that is `emptying` is as it was.
+ * Guarantees:
+ * - The operator wins: a batch that is running is refused by its fence. No runner can take the lease meanwhile.
+ * - A row that is `rebuilding` is filled as far as its checkpoint says; one that is `emptying` is as it was.
+ *
+ * What can fail: `reset` itself; a lock that another transaction holds, after 20 tries. The rebuild can then be resumed.
  */
 
 import { closeRebuilt } from '../../consumers/dead-letters/row.ts'
@@ -19,14 +22,14 @@ import type { Lease } from '../../consumers/row.ts'
 import { sleep } from '../../core/lifecycle.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import type { Log } from '../../events/log.ts'
-import { inPlaceConsumer } from '../consume.ts'
+import { inPlaceConsumer } from '../consumer.ts'
 import { RebuildImpossible, RebuildRunning } from '../errors.ts'
 import { type Projection, userContext } from '../projection.ts'
 import { tableNames } from '../table.ts'
 import { type Build, beginBuild, catchUp, isLocked, type RebuildOptions, type RebuildParts, stateOf } from './build.ts'
 
-const waits: Backoff = { baseMs: 50, factor: 2, maxMs: 2_000, jitter: 0.5 }
-const resetTries = 20
+const backoff: Backoff = { baseMs: 50, factor: 2, maxMs: 2_000, jitter: 0.5 }
+const maxTries = 20
 
 export async function rebuildInPlace(
   { consumers }: RebuildParts,
@@ -57,11 +60,12 @@ async function takeForRebuild(log: Log, name: string, leaseMs: number, restart: 
   const taken = await takeToRebuild(log, name, leaseMs, restart)
   if (taken !== undefined) return taken
   if ((await stateOf(log, name)) !== 'inline') throw new RebuildRunning({ projection: name })
-  const reason = 'it is inline and has no tables of its own that could be built beside it. Make it async first'
+  const reason =
+    'it is inline and declares no tables, so there is nothing to fill while appends write it. Make it async first'
   throw new RebuildImpossible({ projection: name, reason })
 }
 
-/** Empties the read model and moves the checkpoint back, both or neither. Dead letters come again if they fail again. */
+/** Empties the read model and moves the checkpoint back, both or neither. Events that fail again become dead letters again. */
 async function resetModel(
   log: Log,
   projection: Projection,
@@ -85,8 +89,8 @@ async function resetModel(
       )
       return { ...lease, checkpoint, attempts: 0 }
     } catch (error) {
-      if (!isLocked(error) || attempt === resetTries) throw error
-      await sleep(delay(waits, attempt), { signal })
+      if (!isLocked(error) || attempt === maxTries) throw error
+      await sleep(delay(backoff, attempt), { signal })
     }
   }
 }

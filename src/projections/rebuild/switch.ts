@@ -1,13 +1,18 @@
 /**
- * Putting the new tables in the place of the old ones, in one transaction:
+ * Replaces the tables of a projection by those that a rebuild has filled, in one transaction:
  *
- *     the barrier, if it is inline ─► lock the old tables ─► refuse what hangs on them ─► apply the last events ─► owner and grants
- *       ─► drop the old, rename the new ─► dead letters ─► the consumer's row: new fence, new checkpoint ─► commit
+ *     barrier (if inline) ─► lock the old tables ─► refuse dependents ─► apply the last events ─► owner and grants
+ *       ─► drop the old tables, rename the new ones ─► dead letters ─► row: new fence, new checkpoint ─► commit
  *
- * The locks are taken in the order of a batch, tables first and the consumer's row last, so the two never wait for each
- * other in a circle. A batch that waits for a table goes on in the new one after the commit, and is then refused by the
- * fence. Whoever reads waits for this transaction; it gives up after a second of waiting for readers itself, and comes
- * back later, because everybody else queues behind it. Indexes that were not declared go with the old table.
+ * Guarantees:
+ * - A reader sees the old tables or the new ones, and waits for this transaction in between.
+ * - Locks are taken in the order of a batch: tables first, the row last. So a batch and a switch never deadlock. A batch that
+ *   waits for a table continues with the new one after the commit, and is then refused by its fence.
+ * - The new tables have the owner and the grants of the old ones. Indexes that were not declared are dropped with the old.
+ *
+ * What can fail: `ViewsDepend`, if something of the user's depends on an old table. The locks are not granted within a
+ * second: the transaction gives up and is tried again later, because every reader queues behind it. `TailFailed`: the last
+ * events could not be applied here, and the failure policy decides about them outside of the switch.
  */
 
 import type { Consumer } from '../../consumers/consumer.ts'
@@ -16,36 +21,36 @@ import { LeaseLost } from '../../consumers/errors.ts'
 import { move } from '../../consumers/operator.ts'
 import { forget, type Held } from '../../consumers/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
-import type { Transaction } from '../../database/database.ts'
-import { identifier, sql } from '../../database/sql.ts'
+import type { Executor, Transaction } from '../../database/database.ts'
+import { type Identifier, identifier, sql } from '../../database/sql.ts'
+import { toRillflowError } from '../../database/sqlstate.ts'
 import { holdInlineBarrier } from '../../events/inline/barrier.ts'
 import type { Log } from '../../events/log.ts'
 import { settle } from '../../events/order/order.ts'
 import { readPage } from '../../events/read/page.ts'
 import { type DeclaredTable, indexesOf } from '../../schema/table.ts'
+import { ViewsDepend } from '../errors.ts'
 import type { Projection } from '../projection.ts'
 import { shadowOf } from '../table.ts'
-import { copyGrants, refuseDependents } from './grants.ts'
-import { ddl } from './shadow.ts'
 
 export interface Switching {
   readonly log: Log
   readonly projection: Projection
-  /** The one that fills the new tables. */
+  /** The consumer that fills the new tables. */
   readonly shadow: Consumer
   readonly lease: Held
   readonly signal: AbortSignal | undefined
-  /** Whether appends write the old tables themselves, and have to wait for the new ones. */
+  /** Whether appends write the old tables themselves, so that they have to wait for the switch. */
   readonly isInline: boolean
 }
 
-/** The last events could not be applied: that is for the failure policy, outside of the switch. */
+/** The last events could not be applied: the failure policy decides about them, outside of the switch. */
 export class TailFailed extends Error {}
 
 const lockMs = 1_000
 const switchMs = 30_000
-/** More than this is not for a moment in which readers wait. */
-const mostTail = 2_000
+/** Readers wait while the last events are applied, so there must not be more. */
+const maxTail = 2_000
 
 /** Returns the position the new tables have reached. */
 export function switchTables(switching: Switching): Promise<{ position: number; events: number }> {
@@ -67,7 +72,7 @@ export function switchTables(switching: Switching): Promise<{ position: number; 
   )
 }
 
-/** Applies what is settled by now and not applied yet, which must not be much. */
+/** Applies the events that have settled since the last batch. */
 export async function applyTail(
   { log, projection, shadow, lease }: Pick<Switching, 'log' | 'projection' | 'shadow' | 'lease'>,
   tx: Transaction,
@@ -87,7 +92,7 @@ export async function applyTail(
     const page = await readPage(log, { filter, after: position, to: settled, limit: shadow.batchSize }, tx)
     const events = where === undefined ? page.events : page.events.filter(where)
     applied += events.length
-    if (page.faults.size > 0 || applied > mostTail) throw new TailFailed('the last events are not for this moment')
+    if (page.faults.size > 0 || applied > maxTail) throw new TailFailed('there are too many last events')
     const ctx = { consumer: lease.consumer, tx, attempt: 1, isReplay: false, at: () => {} }
     if (events.length > 0)
       await shadow.handle(events, { ...ctx, signal: new AbortController().signal }).catch((error: unknown) => {
@@ -116,5 +121,79 @@ async function moveRow(
 ): Promise<void> {
   await forget(log, [lease.consumer], tx)
   if (!(await move(log, projection.name, { checkpoint: position, isInline }, tx)))
-    throw new TailFailed('its lifecycle was changed meanwhile')
+    throw new TailFailed('the lifecycle was changed meanwhile')
+}
+
+/**
+ * Refuses a table with dependents that cannot be moved to another table: views and functions stay with the table they were
+ * made for, whatever its name; triggers and policies would be dropped with it.
+ */
+export async function refuseDependents(executor: Executor, projection: string, table: Identifier): Promise<void> {
+  const rows = await executor.run<{ what: string }>(sql`/* projections.dependents */
+    select distinct
+      case
+        when d.classid = 'pg_rewrite'::regclass
+          then (select 'view ' || r.ev_class::regclass::text from pg_rewrite as r where r.oid = d.objid)
+        else pg_describe_object(d.classid, d.objid, 0)
+      end as what
+    from pg_depend as d
+    where d.refclassid = 'pg_class'::regclass
+      and d.refobjid = ${table.quoted}::text::regclass
+      and (d.classid in ('pg_rewrite'::regclass, 'pg_proc'::regclass, 'pg_policy'::regclass,
+          'pg_publication_rel'::regclass)
+        or (d.classid = 'pg_trigger'::regclass
+          and exists (select from pg_trigger as t where t.oid = d.objid and not t.tgisinternal))
+        or (d.classid = 'pg_constraint'::regclass
+          and exists (select from pg_constraint as c where c.oid = d.objid and c.conrelid <> d.refobjid)))
+    order by what`)
+  if (rows.length > 0) throw new ViewsDepend({ projection, table: table.quoted, views: rows.map(row => row.what) })
+}
+
+/** Gives the new table the owner and the grants of the old one. */
+export async function copyGrants(tx: Transaction, from: Identifier, to: Identifier): Promise<void> {
+  const [owner] = await tx.run<{ name: string; differs: boolean }>(sql`/* projections.owner */
+    select pg_get_userbyid(old.relowner) as name, old.relowner <> new.relowner as differs
+    from pg_class as old, pg_class as new
+    where old.oid = ${from.quoted}::text::regclass
+      and new.oid = ${to.quoted}::text::regclass`)
+  if (owner?.differs === true) await ddl(tx, `alter table ${to} owner to ${identifier(owner.name)}`, 'owner')
+  const grants = await tx.run<{ grantee: string | null; privilege: string; column: string | null; option: boolean }>(
+    sql`/* projections.grants */
+      select
+        case when acl.grantee = 0 then null else pg_get_userbyid(acl.grantee) end as grantee,
+        acl.privilege_type as privilege,
+        null::text as column,
+        acl.is_grantable as option
+      from pg_class as c, aclexplode(c.relacl) as acl
+      where c.oid = ${from.quoted}::text::regclass
+        and acl.grantee <> c.relowner
+      union all
+      select
+        case when acl.grantee = 0 then null else pg_get_userbyid(acl.grantee) end,
+        acl.privilege_type,
+        a.attname::text,
+        acl.is_grantable
+      from pg_attribute as a, aclexplode(a.attacl) as acl
+      where a.attrelid = ${from.quoted}::text::regclass
+        and not a.attisdropped
+        and exists (
+          select
+          from pg_attribute as same
+          where same.attrelid = ${to.quoted}::text::regclass
+            and same.attname = a.attname)`,
+  )
+  for (const { grantee, privilege, column, option } of grants) {
+    const what = `${privilege}${column === null ? '' : ` (${identifier(column)})`}`
+    const grantees = `${grantee === null ? 'public' : identifier(grantee)}${option ? ' with grant option' : ''}`
+    await ddl(tx, `grant ${what} on ${to} to ${grantees}`, 'grant')
+  }
+}
+
+/** Sends a statement as plain text: one that is never sent again is not worth preparing. */
+export async function ddl(tx: Transaction, text: string, what: string): Promise<void> {
+  try {
+    await tx.query(text)
+  } catch (error) {
+    throw toRillflowError(error, what)
+  }
 }

@@ -95,7 +95,7 @@ export async function backUp(log: Log, { output, signal, onProgress }: BackupOpt
       postgres: pgliteMajor,
       createdAt: clock.now().toISOString(),
       schema,
-      position: position.toString(),
+      position,
       folders: folders.map(folder => `data/${folder}`),
       files: await withChecksums(draft, files, { signal, onFile: fileProgress('verifying', files, onProgress) }),
     }

@@ -18,7 +18,7 @@
 import { removeSnapshots } from '../../aggregates/snapshot.ts'
 import { removeBeyond as removeDeadLetters } from '../../consumers/dead-letters/row.ts'
 import { moveAllBack } from '../../consumers/operator.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
+import { throwIfAborted } from '../../core/abort.ts'
 import type { Executor } from '../../database/database.ts'
 import { logNames } from '../../events/log.ts'
 import { forgetBeyond, hasEventsBeyond, removeLastEvents } from '../../events/streams/remove.ts'

@@ -9,8 +9,8 @@ import { constants, createReadStream } from 'node:fs'
 import { copyFile, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { throwIfAborted } from '../../core/abort.ts'
 import { canonicalJson } from '../../core/json.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import { pgliteMajor } from '../../database/pglite/folder.ts'
 import type { BackupProgress } from './backup.ts'
 import { BackupDamaged, BackupUnreadable } from './errors.ts'
@@ -24,8 +24,8 @@ export interface BackupManifest {
   readonly createdAt: string
   /** The schema of the store that made the backup. A folder may hold other schemas, which are in the backup as well. */
   readonly schema: string
-  /** The last position of that store's log, as text: every event up to it is in the backup. */
-  readonly position: string
+  /** The last position of that store's log: every event up to it is in the backup. */
+  readonly position: number
   /** Also the empty ones, without which PostgreSQL does not start. */
   readonly folders: readonly string[]
   readonly files: readonly BackupFile[]

@@ -9,8 +9,8 @@
 import { randomUUID } from 'node:crypto'
 import { mkdir, readdir, rename, rm, rmdir } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
+import { throwIfAborted } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Database } from '../../database/database.ts'
 import { FolderNotEmpty } from '../../database/errors.ts'
 import { sql } from '../../database/sql.ts'
@@ -51,7 +51,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
   const [input, folder] = [resolve(options.input), resolve(options.folder)]
   await refuseFull(folder)
   const manifest = await readManifest(input)
-  if (toPosition !== undefined) checkToPosition(toPosition, Number(manifest.position))
+  if (toPosition !== undefined) checkToPosition(toPosition, manifest.position)
   const { files, folders } = manifest
   const onVerified = fileProgress('verifying', files, onProgress)
   await forEachFile(files, signal, async file => {
@@ -74,7 +74,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
     // Not every system can rename a folder to the name of an empty one.
     await rmdir(folder).catch(() => {})
     await rename(draft, folder)
-    return { folder, schema: manifest.schema, position: toPosition ?? Number(manifest.position), cut }
+    return { folder, schema: manifest.schema, position: toPosition ?? manifest.position, cut }
   } catch (error) {
     await rm(draft, { recursive: true, force: true })
     throw error
@@ -110,7 +110,7 @@ async function openAndCut(
     const [row] = await database.run<{ position: number }>(sql`/* backup.restored_position */
       select case when is_called then last_value else last_value - 1 end as position
       from ${logNames(schema).events_position}`)
-    if (row!.position !== Number(position))
+    if (row!.position !== position)
       throw new BackupUnreadable({ input, reason: `its log ends at position ${row!.position} instead of ${position}` })
     if (toPosition === undefined || toPosition >= row!.position) return undefined
     return await cutLog({ database, schema }, toPosition, options)

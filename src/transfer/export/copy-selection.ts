@@ -94,12 +94,12 @@ async function readStreams({ source, state }: SelectionCopy): Promise<SelectedSt
 }
 
 /** The version of a stream `s` at the position up to which events are copied. */
-function lastVersion(source: StoreLocation, position: string): Identifier {
+function lastVersion(source: StoreLocation, position: number): Identifier {
   const { events } = logNames(source.schema)
   return new Identifier(`select e.version
       from ${events} as e
       where e.stream = s.stream
-        and e.position <= ${numeral(Number(position))}
+        and e.position <= ${numeral(position)}
       order by e.version desc
       limit 1`)
 }
@@ -124,7 +124,7 @@ async function copyEvents(
 
 /** The condition that an event is copied at all. */
 export function upToPosition({ state }: SelectionCopy): Identifier {
-  return new Identifier(`position <= ${numeral(Number(state.position))}`)
+  return new Identifier(`position <= ${numeral(state.position)}`)
 }
 
 /** The rows of streams as the target has them: at the version of the last event that is copied. */
@@ -132,7 +132,7 @@ export function readStreamRows({ source, state }: SelectionCopy, names: readonly
   return readRows(source, streamRows(source, state.position, names))
 }
 
-function streamRows(source: StoreLocation, position: string, names: readonly string[]): Statement {
+function streamRows(source: StoreLocation, position: number, names: readonly string[]): Statement {
   return sql`/* selection.stream_rows */
     select r.stream, r.version, row_to_json(r)::text
     from (
@@ -213,7 +213,7 @@ export async function copyDocuments(
 }
 
 /** After a name with this version come only other names. */
-const maxVersion = '9223372036854775807'
+const maxVersion = `${Number.MAX_SAFE_INTEGER}`
 
 function documentOf(line: string): SelectedDocument {
   const { id, version, body, deleted_at: deletedAt } = JSON.parse(line)

@@ -192,14 +192,14 @@ async function readSequences(tx: Executor, schema: string, isKnown: boolean): Pr
   const unknown = rows.find(({ name }) => isKnown && !Object.hasOwn(expected.sequences, name))
   if (unknown !== undefined)
     throw new NotExportable({ schema, object: `sequence "${unknown.name}"`, reason: 'does not belong to the store' })
-  return Object.fromEntries(rows.map(({ name, drawn }) => [name, `${drawn}`]))
+  return Object.fromEntries(rows.map(({ name, drawn }) => [name, drawn]))
 }
 
 async function readMoment(tx: Executor, schema: string): Promise<Pick<ExportManifest, 'position' | 'createdAt'>> {
   const [row] = await tx.run<{ position: number; now: Date }>(sql`/* export.moment */
     select coalesce(max(position), 0) as position, now() as now
     from ${logNames(schema).events}`)
-  return { position: `${row!.position}`, createdAt: row!.now.toISOString() }
+  return { position: row!.position, createdAt: row!.now.toISOString() }
 }
 
 /** Written after all other files, with its own digest. Afterwards all of the folder is on the disk. */

@@ -10,7 +10,7 @@
 import { freeAll } from '../../consumers/operator.ts'
 import { removeAllRunners } from '../../consumers/runners/members.ts'
 import { consumerNames } from '../../consumers/schema.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
+import { throwIfAborted } from '../../core/abort.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
@@ -227,7 +227,7 @@ const comma = 44
 export async function setSequences(
   tx: Executor,
   schema: string,
-  sequences: Readonly<Record<string, string>>,
+  sequences: Readonly<Record<string, number>>,
 ): Promise<void> {
   for (const [name, drawn] of Object.entries(sequences)) {
     const sequence = identifier(schema, name)

@@ -11,8 +11,8 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
+import { throwIfAborted } from '../../core/abort.ts'
 import { canonicalJson } from '../../core/json.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import { library } from '../../parts.ts'
 import { checksum, migrationName } from '../../schema/migration.ts'
 import type { TableShape } from '../table-shape.ts'
@@ -22,7 +22,6 @@ export const formatName = 'rillflow-export'
 export const formatVersion = 1
 export const manifestFile = 'manifest.json'
 
-/** Positions and numbers drawn from sequences are text. */
 export interface ExportManifest {
   readonly format: typeof formatName
   readonly version: number
@@ -34,9 +33,9 @@ export interface ExportManifest {
   readonly migrations: readonly { readonly id: number; readonly name: string; readonly checksum: string }[]
   readonly tables: readonly ExportedTable[]
   /** The last number drawn from each sequence, 0 if none was. */
-  readonly sequences: Readonly<Record<string, string>>
+  readonly sequences: Readonly<Record<string, number>>
   /** The position of the last event in it, 0 if there is none. */
-  readonly position: string
+  readonly position: number
 }
 
 export interface ExportedTable extends TableShape {

@@ -6,7 +6,7 @@
  *     readPage       the rows after a key, each page in a transaction of its own         selection
  *     insertRows     a JSON array of rows, into a table                                  import, selection
  */
-import { throwIfAborted } from '../../core/lifecycle.ts'
+import { throwIfAborted } from '../../core/abort.ts'
 import type { Database, Executor } from '../../database/database.ts'
 import { Identifier, identifier, numeral, type Statement, sql } from '../../database/sql.ts'
 import { type ColumnShape, storedColumns, type TableShape } from '../table-shape.ts'

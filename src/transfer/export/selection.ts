@@ -20,8 +20,9 @@
  * appended during the import are not copied; the outcome says up to which position they were. So stop the writers of the
  * selected data first.
  */
+
+import { throwIfAborted } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Transaction } from '../../database/database.ts'
 import { type Identifier, identifier, sql } from '../../database/sql.ts'
 import { library } from '../../parts.ts'
@@ -88,7 +89,7 @@ export async function importSelection(
   const copy = (await resumeCopy(source, target, collections)) ?? (await beginCopy(source, target, collections, tables))
   const progress = (phase: SelectionProgress['phase'], table: string): SelectionProgress => {
     const { streams, events, documents, position } = copy.state
-    return { phase, table, streams, events, documents, position: Number(position) }
+    return { phase, table, streams, events, documents, position }
   }
   const onStep: OnStep = (phase, table) => {
     throwIfAborted(signal)
@@ -117,7 +118,7 @@ interface CopyState {
   readonly source: string
   readonly collections: readonly string[]
   /** Events after this position are not copied. */
-  readonly position: string
+  readonly position: number
   /** The parts that are complete. */
   readonly done: readonly string[]
   /** In the part that is being copied, everything up to this name is complete. */
@@ -141,7 +142,7 @@ async function beginCopy(
 ): Promise<SelectionCopy> {
   const position = await readSettled(source)
   const nothing = { done: [], after: '', afterEvent: firstKey, streams: 0, events: 0, documents: 0 }
-  const state: CopyState = { source: source.schema, collections, position: `${position}`, ...nothing }
+  const state: CopyState = { source: source.schema, collections, position, ...nothing }
   const { schema } = target
   const begin = async (tx: Transaction): Promise<void> => {
     await prepareSchema(tx, schema, library)

@@ -30,7 +30,7 @@
  *   plans, functions and transactions that began before all fail with an error that `isStoreMissing` recognises.
  * - No process makes the tables anew where the store was: the moved marker keeps the name (`SchemaNewer`).
  * - Positions and fences continue above those of the source.
- * - A store that is not being moved pays nothing, and one that is being moved pays only for being read.
+ * - A move costs other stores nothing, and the store itself only the reading.
  *
  * The pause costs a few dozen round trips and a comparison of the small tables, whatever their number; for each large
  * table a scan that does not read the contents of rows, twice if rows were deleted since the last pass; for `events` a
@@ -47,7 +47,7 @@
  * which has to be set up on the target. A table other than `events` is copied in one transaction, so its copy begins
  * anew after an interruption.
  */
-import { throwIfAborted } from '../../core/lifecycle.ts'
+import { throwIfAborted } from '../../core/abort.ts'
 import type { Transaction } from '../../database/database.ts'
 import { identifier } from '../../database/sql.ts'
 import { maxTransferMs, type StoreLocation } from '../transfer.ts'

@@ -1,6 +1,6 @@
 /**
  * Stops the writers of a schema for a moment: a transaction on the source that locks every table in exclusive mode. It
- * gets the locks when all running writes have ended, and nothing is written until it ends. Reading goes on.
+ * gets the locks when all running writes have ended, and nothing is written until it ends. Readers are not stopped.
  *
  *     try ─► lock of the migrations ─► tables, in the order of writers ─► no table is being made ─► work ─► commit
  *      ▲                                        │ a lock did not come in time
@@ -18,8 +18,9 @@
  * holds for a table that is made by hand: its session holds a lock on the schema itself, which is looked for at the
  * beginning and at the end and waited for. Only the time of the commit itself remains.
  */
+
+import { deadline, sleep } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { deadline, sleep } from '../../core/lifecycle.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { DatabaseFailed } from '../../database/errors.ts'

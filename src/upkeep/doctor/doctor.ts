@@ -8,9 +8,10 @@
  * cannot be made, because a permission is missing or because the schema is not as it should be, gives a warning that says
  * so; the other checks are made.
  */
+
+import { throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
-import { checkWhole } from '../../core/whole.ts'
+import { checkWhole } from '../../core/options.ts'
 import type { Log } from '../../events/log.ts'
 import type { Schema } from '../../schema/schema.ts'
 import { checkConsumers } from './consumers.ts'

@@ -10,7 +10,7 @@ export function checkWorkflows(log: Log): Check[] {
       name: 'workflows.without_code',
       ok: 'Every handler that has open executions has a worker with its code.',
       async find() {
-        const handlers = await listHandlers(log)
+        const { items: handlers } = await listHandlers(log, { limit: 10_000 })
         return handlers.flatMap(({ handler, version, workers, open }) => {
           const count = Object.values(open).reduce((sum, each) => sum + each, 0)
           if (workers > 0 || count === 0) return []

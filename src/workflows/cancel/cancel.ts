@@ -1,24 +1,25 @@
 /**
- * Cancelling a workflow: from then on nothing of it is run. What waits goes; what runs is told by its signal, and whatever
- * it comes to is refused; events of the workflow that are dispatched later run no handler. What has been done stays done,
- * unless it is to be compensated (see `compensate.ts`).
+ * Cancelling a workflow: from then on nothing of it runs. Executions that wait are deleted; attempts that run are told by
+ * their signal, and their outcomes are refused; events of the workflow that are dispatched later run no handler. What has
+ * been done stays done, unless it is to be compensated (see `compensate.ts`).
  *
  *     active ──► cancelled                                     final: a second cancellation changes nothing
  *     active ──► compensating ──► compensated · compensationFailed
  *
- * A workflow that is over is left as it is, since there is nothing to cancel: nothing open, nothing still to be dispatched,
- * no dead letter to be retried, and, to be compensated, nothing recorded to undo.
+ * A workflow that is over stays as it is, because there is nothing to cancel: nothing is open or still to be dispatched, no
+ * dead letter can be retried, and, to be compensated, no undo is recorded.
  *
- * Cancellation reaches the workflows started by this one, and by those: each in a transaction of its own, right after. A
- * mark on the row lets any worker go on with it should this process end in between. One that is started meanwhile is
- * cancelled when it is dispatched, because that looks at its parent.
+ * A cancellation reaches the workflows that this one has started, and those that they have: each in a transaction of its own,
+ * right after. A mark on the row lets any worker continue if this process ends in between. A workflow that is started
+ * meanwhile is cancelled when it is dispatched, because that looks at its parent.
  */
 
-import { InvalidOption } from '../../core/errors.ts'
+import { describe, refuseUnknownOptions } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Wake } from '../../events/order/wake.ts'
+import { refusal } from '../handler.ts'
+import type { WorkflowHints } from '../hints.ts'
 import { dispatcherName } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import { readStatuses, type WorkflowStatus } from '../status.ts'
@@ -31,44 +32,42 @@ export interface CancelOptions {
   compensate?: boolean | undefined
 }
 
-export interface CancelParts {
-  readonly log: Log
-  readonly wake: Wake
-}
-
-/** `flow.cancel('why', { compensate })` or `flow.cancel({ reason, compensate })`. */
-export async function cancelFlow(
-  parts: CancelParts,
+export async function cancelWorkflow(
+  log: Log,
+  hints: WorkflowHints,
   correlationId: string,
-  first: string | CancelOptions | undefined,
-  second: Omit<CancelOptions, 'reason'> | undefined,
+  options: CancelOptions,
 ): Promise<WorkflowStatus> {
-  parts.log.database.refuseInsideTransaction('cancel')
-  const options = typeof first === 'object' ? first : { ...second, reason: first }
+  log.database.refuseInsideTransaction('cancel')
+  const what = `The cancellation of workflow ${correlationId}`
+  if (typeof options !== 'object')
+    throw refusal(what, 'options', `takes an object: { reason, compensate }, not ${describe(options)}.`)
+  refuseUnknownOptions(what, options, ['reason', 'compensate'])
   const { reason, compensate } = options
   if (reason !== undefined && typeof reason !== 'string')
-    throw new InvalidOption({ option: 'reason', reason: `must be text, not ${JSON.stringify(reason)}` })
+    throw refusal(what, 'reason', `needs text as "reason", not ${describe(reason)}.`)
   if (compensate !== undefined && typeof compensate !== 'boolean')
-    throw new InvalidOption({
-      option: 'compensate',
-      reason: `must be true or false, not ${JSON.stringify(compensate)}`,
-    })
-  await cancelWorkflow(parts, correlationId, options)
-  const [status] = await readStatuses(parts.log, [correlationId])
+    throw refusal(what, 'compensate', `needs true or false as "compensate", not ${describe(compensate)}.`)
+  await cancelTree(log, hints, correlationId, options)
+  const [status] = await readStatuses(log, [correlationId])
   return status!
 }
 
-/** With all that it has started. Returns whether there was anything to cancel. */
-async function cancelWorkflow(parts: CancelParts, correlationId: string, options: CancelOptions): Promise<boolean> {
-  const { log, wake } = parts
+/** Cancels a workflow and those that it has started. Returns whether there was anything to cancel. */
+async function cancelTree(
+  log: Log,
+  hints: WorkflowHints,
+  correlationId: string,
+  options: CancelOptions,
+): Promise<boolean> {
   const isCancelled = await log.database.transaction(tx => cancelIn(log, tx, correlationId, options))
   if (isCancelled) {
-    // All workers look at once whether what they run is still theirs.
-    wake.changed()
-    wake.worked()
-    wake.ended()
+    // All workers look at once which executions are still theirs.
+    hints.changed()
+    hints.ready()
+    hints.ended()
   }
-  await reachChildren(parts, correlationId)
+  await reachChildren(log, hints, correlationId)
   return isCancelled
 }
 
@@ -77,7 +76,7 @@ export interface CancelInOptions extends CancelOptions {
   readonly except?: string | undefined
 }
 
-/** In the caller's transaction, which holds nothing after the row of the workflow and its lanes. */
+/** In the caller's transaction, which has locked nothing that is locked after the workflow and its lanes. */
 export async function cancelIn(
   log: Log,
   tx: Executor,
@@ -98,8 +97,8 @@ export async function cancelIn(
   return cancelled
 }
 
-/** The row of a workflow and all lanes it has work in: taken in the order of everybody, before anything else is. */
-export async function holdWhole(log: Log, tx: Executor, correlationId: string): Promise<void> {
+/** Locks a workflow and all lanes it has executions in, in the order in which they are locked everywhere. */
+export async function holdWorkflow(log: Log, tx: Executor, correlationId: string): Promise<void> {
   await tx.run(sql`/* workflows.hold_workflow */
     select correlation_id
     from ${workflowNames(log).workflows}
@@ -109,21 +108,20 @@ export async function holdWhole(log: Log, tx: Executor, correlationId: string): 
     select ${workflowNames(log).workflow_hold_lanes}(p_correlation => ${correlationId}::text)`)
 }
 
-/** Goes on where whoever cancelled a workflow has not come to its children; returns how many it cancelled. */
-export async function reachAllChildren(parts: CancelParts): Promise<number> {
-  const rows = await parts.log.database.run<{ correlation_id: string }>(sql`/* workflows.spreading */
+/** Cancels children that a cancellation has not reached, because its process ended; returns how many. */
+export async function reachAllChildren(log: Log, hints: WorkflowHints): Promise<number> {
+  const rows = await log.database.run<{ correlation_id: string }>(sql`/* workflows.spreading */
     select correlation_id
-    from ${workflowNames(parts.log).workflows}
+    from ${workflowNames(log).workflows}
     where is_spreading
     order by correlation_id
     limit 100`)
   let count = 0
-  for (const row of rows) count += await reachChildren(parts, row.correlation_id)
+  for (const row of rows) count += await reachChildren(log, hints, row.correlation_id)
   return count
 }
 
-async function reachChildren(parts: CancelParts, correlationId: string): Promise<number> {
-  const { log } = parts
+async function reachChildren(log: Log, hints: WorkflowHints, correlationId: string): Promise<number> {
   const [parent] = await log.database.run<{ state: string; reason: string | null }>(sql`/* workflows.cancelled_parent */
     select state, reason
     from ${workflowNames(log).workflows}
@@ -145,7 +143,7 @@ async function reachChildren(parts: CancelParts, correlationId: string): Promise
     order by correlation_id`)
   const options = { reason: parent.reason ?? undefined, compensate: parent.state !== 'cancelled' }
   let count = 0
-  for (const child of children) if (await cancelWorkflow(parts, child.correlation_id, options)) count++
+  for (const child of children) if (await cancelTree(log, hints, child.correlation_id, options)) count++
   await log.database.run(sql`/* workflows.spread */
     update ${workflowNames(log).workflows}
     set is_spreading = false

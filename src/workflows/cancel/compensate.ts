@@ -16,21 +16,20 @@ import { derivedId } from '../../core/derived-id.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { DispatchParts } from '../dispatch/dispatch.ts'
 import { enqueue } from '../dispatch/enqueue.ts'
-import type { ReadResult } from '../emit.ts'
-import { prepareEmitted } from '../emitted.ts'
+import { prepareEmitted, type ReadResult } from '../emit.ts'
 import { EventGone } from '../errors.ts'
 import type { Handler } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
+import type { AttemptParts } from '../work/attempt.ts'
 import type { Claimed } from '../work/claim.ts'
-import type { Outcome } from '../work/outcome.ts'
+import type { OutcomeEnd } from '../work/outcome.ts'
 
 /** Counters of what is cancelled, whoever does it. */
 export const cancelOwner = 'cancellation'
 
-/** An attempt that was told to stop, as stored. */
-export interface Stopping {
+/** An attempt that is to stop, as stored. */
+export interface StoppingAttempt {
   readonly id: string
   readonly correlationId: string
 }
@@ -39,7 +38,7 @@ export interface Stopping {
  * These attempts are over, or waited for no longer; the last of a workflow begins its undos. Returns how many there were.
  * One transaction a workflow: it is the first thing to be locked.
  */
-export async function confirmStopped(log: Log, stopped: readonly Stopping[]): Promise<number> {
+export async function confirmStopped(log: Log, stopped: readonly StoppingAttempt[]): Promise<number> {
   let count = 0
   for (const correlationId of new Set(stopped.map(each => each.correlationId))) {
     const ids = stopped.filter(each => each.correlationId === correlationId).map(({ id }) => id)
@@ -112,18 +111,18 @@ export async function nextUndo(log: Log, tx: Executor, correlationId: string, do
 
 /** What an undo has come to. The event of the step it undoes is only what it emits something because of. */
 export async function undoOutcome(
-  { log, limits }: DispatchParts,
+  { log, limits }: AttemptParts,
   execution: Claimed,
   { name, definition }: Handler,
   { work, emitted: given }: ReadResult,
-): Promise<Pick<Outcome, 'kind' | 'told' | 'emitted' | 'inside'>> {
+): Promise<OutcomeEnd> {
   const { event, position, undoId } = execution
   if (given.length > 0 && event === undefined) throw new EventGone({ position })
   const emitter = { handler: name, event: event!, batches: [], emits: definition.emits, about: `undo ${undoId}` }
   return {
-    ...{ kind: 'done', told: 'completed' },
+    ...{ kind: 'done', activity: 'completed' },
     emitted: given.length === 0 ? undefined : await prepareEmitted(log, emitter, given, limits),
-    async inside(tx) {
+    async write(tx) {
       await work?.(tx)
       await undone(log, tx, execution)
     },

@@ -1,77 +1,79 @@
 /**
- * Undos: a named handler and plain data, recorded before the step they undo is run, so that there is none that could have
- * had its effect without one. What the step came to is added when it is known; if it never is, the undo is told so.
+ * Undos: a named handler and plain data, recorded before the step that they undo runs, so that no step can have had its
+ * effect without its undo. The result of the step is added when it is known; if it never is, `isKnown` says so.
  *
  *     recorded ──► running ──► done · failed
  */
 
 import type { Awaitable } from '../../core/core.ts'
-import { InvalidOption } from '../../core/errors.ts'
+import { nameOf } from '../../core/definition.ts'
 import { encodeJson } from '../../core/json.ts'
 import { nearestName } from '../../core/nearest.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
-import type { UntypedEvents } from '../../events/definition.ts'
+import type { EventDefinitions, EventMap, EventsCarried, UntypedEvents } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import type { HandlerResult } from '../emit.ts'
 import { ExecutionLost, HandlerNotFound, NonRetryable } from '../errors.ts'
-import { type AnyHandlerOptions, defineHandler, type Handler, type HandlerOptions } from '../handler.ts'
+import { type AnyHandlerOptions, type Handler, handlerOf, type RunOptions, refusal, undoOptions } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
+import type { HandlerContext } from '../steps/context.ts'
 
-/** What an undo is told of the step it undoes. */
+/** The step that an undo undoes. */
 export interface UndoneStep {
   readonly name: string
-  /** Whether the step is known to have come to its end; if not, it may or may not have had its effect. */
+  /** Whether the step is known to have ended; if not, it may or may not have had its effect. */
   readonly isKnown: boolean
   /** What the step returned; undefined if that is not known. */
   readonly result: unknown
 }
 
-/** How an undo is run: as every handler is, except that it is for no event. */
-export type UndoOptions = Pick<
-  HandlerOptions<UntypedEvents, string, string>,
-  | 'version'
-  | 'retries'
-  | 'backoff'
-  | 'isRetryable'
-  | 'timeoutMs'
-  | 'deadlineMs'
-  | 'priority'
-  | 'delayMs'
-  | 'rate'
-  | 'init'
-  | 'emits'
-> & {
-  /** The most that run at once, in all processes. Default: no limit. */
-  concurrency?: number | undefined
+/** How an undo runs: as every handler does, except that it is for no event. */
+export interface UndoOptions<Data, M extends EventMap, E extends keyof M & string> extends RunOptions {
+  /** The events there are; for the types only. */
+  events?: EventDefinitions<M> | undefined
+  /** The types it may emit; others are refused. Default: any. */
+  emits?: readonly E[] | undefined
+  /**
+   * `data` is what was given with the step. What it emits is stored with its completion, but runs no handlers: its workflow
+   * is being undone.
+   */
+  run(data: Data, step: UndoneStep, ctx: HandlerContext<M, NoInfer<E>>): Awaitable<HandlerResult<NoInfer<E>>>
 }
 
-/**
- * `data` is what was given to the step. What it returns may be emitted and is stored with its end, but runs no handlers:
- * its workflow is being undone.
- */
-export type UndoRun<Data, Context> = (data: Data, step: UndoneStep, ctx: Context) => Awaitable<HandlerResult>
+/** An undo, as it was defined. */
+export interface Undo<Data = never, M extends EventMap = never> extends Handler<M> {
+  /** Never there at run time: it carries the type of the data to the step that names the undo. */
+  readonly '~data'?: ((data: Data) => void) | undefined
+}
 
-/** What the code of an undo is called with in the place of an event. */
+/** The input of an undo, in the place of an event. */
 interface UndoInput {
   readonly data: unknown
   readonly step: UndoneStep
 }
 
-export function defineUndo(name: string, options: UndoOptions, run: UndoRun<never, never>): Handler {
-  if (typeof run !== 'function') throw new InvalidOption({ option: 'run', reason: `of undo "${name}" is no function` })
-  const call = (input: unknown, ctx: never): Awaitable<HandlerResult> => {
+export function defineUndo<
+  Data = unknown,
+  M extends EventMap = UntypedEvents,
+  E extends keyof M & string = keyof M & string,
+>(name: string, definition: UndoOptions<Data, M, E>): Undo<Data, EventsCarried<NoInfer<M>>> {
+  const what = `Undo "${name}"`
+  refuseUnknownOptions(what, definition, undoOptions)
+  const { run } = definition
+  const call = (input: unknown, ctx: unknown): Awaitable<HandlerResult> => {
     const { data, step } = input as UndoInput
-    return run(data as never, step, ctx)
+    return run(data as Data, step, ctx as HandlerContext<M, E>)
   }
-  return defineHandler(undefined, { ...options, name } as AnyHandlerOptions, call, { kind: 'undo' })
+  const options = { ...definition, run: typeof run === 'function' ? call : run }
+  return handlerOf('undo', name, options as unknown as AnyHandlerOptions, undefined)
 }
 
-/** As a step asks for it. */
-export interface UndoRequest {
-  /** The name of an undo registered with `flows.undo`. */
-  readonly handler: string
-  readonly data?: unknown
+/** The undo of a step: the definition or the name of one, and data for it. */
+export interface UndoRequest<Data = unknown> {
+  readonly by: string | Undo<Data>
+  readonly data?: NoInfer<Data> | undefined
 }
 
 /** The step that an undo belongs to, and the attempt that is about to run it. */
@@ -83,11 +85,12 @@ export interface UndoPlace {
   readonly step: string
 }
 
-/** Before the step is run, under the fence: the row of the attempt is held, so that compensation waits for one or the other. */
+/** Before the step runs, under the fence: the row of the attempt is locked, so a compensation finds the undo or no step. */
 export async function recordUndo(log: Log, executor: Executor, place: UndoPlace, undo: UndoRequest): Promise<void> {
   const { executionId, fence, kind, step } = place
+  const handler = nameOf(undo.by)
   const { text } = encodeJson(undo.data ?? null, {
-    what: `undo ${undo.handler}`,
+    what: `undo ${handler}`,
     root: 'data',
     maxBytes: log.maxEventBytes,
   })
@@ -107,15 +110,16 @@ export async function recordUndo(log: Log, executor: Executor, place: UndoPlace,
       insert into ${workflowNames(log).workflow_undos} as u
         (id, position, execution, correlation_id, handler, kind, step, data, at)
       select nextval(${workflowNames(log).workflow_undos_id.quoted}::regclass), held.position, held.id,
-        held.correlation_id, ${undo.handler}::text, ${kind}::text, ${step}::text, ${text}::jsonb, ${log.names.clock}(held.id)
+        held.correlation_id, ${handler}::text, ${kind}::text, ${step}::text, ${text}::jsonb,
+        ${log.names.clock}(held.id)
       from held
       where held.undo_id is null
         and exists (
           select
           from ${workflowNames(log).workflow_routes} as r
-          where r.handler = ${undo.handler}::text
+          where r.handler = ${handler}::text
             and r.kind = 'undo')
-      -- An earlier attempt had begun the step. What it may have come to is not what it comes to now.
+      -- An earlier attempt had begun the step; its result, if any, is not that of this one.
       on conflict (execution, kind, step) do update
       set handler = excluded.handler,
         data = excluded.data,
@@ -129,8 +133,9 @@ export async function recordUndo(log: Log, executor: Executor, place: UndoPlace,
   const { held, undoing, recorded } = row!
   if (recorded) return
   if (!held) throw new ExecutionLost({ handler: step, executionId })
-  if (undoing) throw new InvalidOption({ option: 'undo', reason: `of step "${step}": an undo cannot be undone itself` })
-  throw await unknownUndo(log, executor, undo.handler)
+  if (undoing)
+    throw refusal(`Step "${step}"`, 'undo', 'is part of an undo, which cannot be undone itself. Leave out "undo".')
+  throw await unknownUndo(log, executor, handler)
 }
 
 async function unknownUndo(log: Log, executor: Executor, handler: string): Promise<Error> {
@@ -146,7 +151,7 @@ async function unknownUndo(log: Log, executor: Executor, handler: string): Promi
   return new HandlerNotFound({ handler, nearest })
 }
 
-/** In the transaction that records what the step came to, under the fence there. */
+/** Adds the result of the step, in the transaction that records it, under the fence there. */
 export async function settleUndo(
   log: Log,
   executor: Executor,
@@ -163,7 +168,7 @@ export async function settleUndo(
       and state = 'recorded'`)
 }
 
-/** What the undo of this id is run with. */
+/** The input of the undo with this id. */
 export async function loadUndo(log: Log, id: number): Promise<UndoInput> {
   const [row] = await log.database.run<{
     data: unknown
@@ -174,7 +179,7 @@ export async function loadUndo(log: Log, id: number): Promise<UndoInput> {
     select data, step, is_known, result
     from ${workflowNames(log).workflow_undos}
     where id = ${id}::bigint`)
-  if (row === undefined) throw new NonRetryable({ reason: `Undo ${id} is not recorded any more.` })
+  if (row === undefined) throw new NonRetryable({ reason: `Undo ${id} is no longer recorded.` })
   const { data, step: name, is_known: isKnown, result } = row
   return { data, step: { name, isKnown, result: isKnown ? result : undefined } }
 }

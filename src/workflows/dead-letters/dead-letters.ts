@@ -30,8 +30,9 @@ import { fragment, sql } from '../../database/sql.ts'
 import { checkEvent } from '../../events/append/prepare.ts'
 import type { Log } from '../../events/log.ts'
 import { WorkflowNotActive } from '../errors.ts'
+import { consumerOf, handlerNameOf, deadLetterPrefix as prefix } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
-import { consumerOf, type DeadLetterReason, handlerOf, prefix } from './letters.ts'
+import type { DeadLetterReason } from './record.ts'
 
 export interface HandlerLetter extends DeadLetter {
   readonly handler: string
@@ -158,7 +159,7 @@ export function ofHandlers(log: Log): DeadLetterKind {
               and w.heartbeat_at > ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
               and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as served
         from ${names.workflow_routes} as r
-        where r.handler = ${handlerOf(consumer)}::text
+        where r.handler = ${handlerNameOf(consumer)}::text
           and r.retired_at is null
         order by r.version desc
         limit 1`)
@@ -188,7 +189,7 @@ async function refuseUnknown(kind: DeadLetterKind, consumer: string): Promise<vo
 }
 
 function ofHandler<L extends DeadLetter>(letter: L): L & HandlerLetter {
-  const found = Object.assign(letter, { handler: handlerOf(letter.consumer) })
+  const found = Object.assign(letter, { handler: handlerNameOf(letter.consumer) })
   return found as L & HandlerLetter
 }
 
@@ -233,7 +234,7 @@ async function groupLetters(
     order by count desc, last_failed_at desc
     limit ${limit}::integer`)
   return rows.map(row => ({
-    handler: handlerOf(row.consumer),
+    handler: handlerNameOf(row.consumer),
     ...{ fingerprint: row.fingerprint, count: Number(row.count), reason: row.reason },
     latestError: { ...row.error, at: new Date(row.error.at) },
     ...{ firstFailedAt: row.first_failed_at, lastFailedAt: row.last_failed_at },

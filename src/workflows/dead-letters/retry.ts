@@ -11,24 +11,23 @@ import { type Requested, type TakenForExecution, takeForExecutions } from '../..
 import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
 import { fragment, sql } from '../../database/sql.ts'
-import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
-import { enqueue, type NewExecution } from '../dispatch/enqueue.ts'
-import { recountBranches } from '../joins/recount.ts'
+import { enqueue, lockWorkflows, type NewExecution } from '../dispatch/enqueue.ts'
+import { handlerNameOf } from '../handler.ts'
+import { recountBranches } from '../joins/joins.ts'
 import { type Route, type RouteRow, routeOf } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
-import { forgetEnds } from '../steps/keep.ts'
+import { forgetCalls } from '../steps/stored-calls.ts'
 import { laneOf } from '../work/lanes.ts'
-import { handlerOf } from './letters.ts'
 
 /** The most that are queued in one transaction. */
-const mostAtOnce = 100
+const maxAtOnce = 100
 
 /**
  * Queues what is due of the handlers of these routes; returns how many, and when the next one is. Those of a handler that is
  * retired wait until it is not, and are in nobody's way.
  */
-export async function retryLetters(
+export async function retryDeadLetters(
   log: Log,
   owner: string,
   routes: readonly number[],
@@ -49,7 +48,7 @@ export async function retryLetters(
       and d.state = 'open'
       and d.execution is not null
     order by d.position
-    limit ${mostAtOnce}::integer`)
+    limit ${maxAtOnce}::integer`)
   const count = due.length === 0 ? 0 : await log.database.transaction(tx => retry(log, tx, owner, due))
   // Those that come behind these at a given rate.
   const [next] = await log.database.run<{ next_in: number | null }>(sql`/* workflows.next_letter */
@@ -70,7 +69,11 @@ export async function retryLetters(
 }
 
 async function retry(log: Log, tx: Transaction, owner: string, due: readonly Requested[]): Promise<number> {
-  await lockWorkflows(log, tx, due)
+  await lockWorkflows(
+    log,
+    tx,
+    due.map(({ correlation_id: correlationId }) => correlationId),
+  )
   const newest = await newestRoutes(log, tx, due)
   const taken = await take(
     log,
@@ -81,11 +84,11 @@ async function retry(log: Log, tx: Transaction, owner: string, due: readonly Req
   for (const { consumer, event_id: eventId, state } of taken)
     if (state !== 'retrying')
       log.telemetry.log.info(
-        { schema: log.schema, handler: handlerOf(consumer), eventId },
+        { schema: log.schema, handler: handlerNameOf(consumer), eventId },
         'a retry was dropped: its workflow is over',
       )
   const edited = retried.filter(({ is_edited: isEdited }) => isEdited)
-  await forgetEnds(
+  await forgetCalls(
     log,
     tx,
     edited.map(({ execution }) => execution),
@@ -95,16 +98,6 @@ async function retry(log: Log, tx: Transaction, owner: string, due: readonly Req
   const joined = await recountBranches(log, tx, owner, executions, 1)
   await enqueue(log, tx, owner, [...executions, ...joined])
   return executions.length
-}
-
-async function lockWorkflows(log: Log, tx: Transaction, due: readonly Requested[]): Promise<void> {
-  const ids = [...new Set(due.map(letter => letter.correlation_id))].sort(byBytes)
-  await tx.run(sql`/* workflows.lock */
-    select correlation_id
-    from ${workflowNames(log).workflows}
-    where correlation_id = any(${ids}::text[])
-    order by correlation_id
-    for update`)
 }
 
 async function newestRoutes(log: Log, tx: Transaction, due: readonly Requested[]): Promise<Map<string, Route>> {
@@ -136,8 +129,8 @@ function executionOf(letter: TakenForExecution, { id: route, definition, kind }:
   const { position, execution, correlation_id: correlationId } = letter
   const isLaned = definition.ordered && !definition.keyed
   return {
-    ...{ id: execution, position, route, correlationId, isLetter: true, isUnkeyed: definition.keyed },
-    lane: isLaned ? laneOf(handlerOf(letter.consumer), correlationId) : undefined,
+    ...{ id: execution, position, route, correlationId, isRetry: true, isUnkeyed: definition.keyed },
+    lane: isLaned ? laneOf(handlerNameOf(letter.consumer), correlationId) : undefined,
     // That of a join is called as the join is.
     joinId: kind === 'join' ? execution : undefined,
   }

@@ -4,50 +4,61 @@
  *     [events] ─► routes, as stored ─► workflows locked, sorted ─► inline handlers, each in a savepoint
  *                                          └─► waits answered, joins counted, executions queued ─► checkpoint
  *
- * Events that need nothing but a queue take a shorter way to the same end: `dispatch-plain.ts`.
+ * Events that need nothing but a queue take a shorter way to the same end: `plain.ts`. A handler that begins in the past
+ * is given the events before it by `backfill.ts`.
  *
- * It never waits for users' code: an inline handler that fails, or takes too long, becomes an execution like any other. It
- * has no dead letters either; what it cannot do now it tries again, since an event passed over would be work lost.
+ * Guarantees:
+ * - Every event goes to every handler that wants it, whatever code the dispatching process has: routes are stored.
+ * - Executions and checkpoint are one transaction, so no event is dispatched twice or passed over.
+ * - The dispatcher never waits for users' code. An inline handler that fails, or takes too long, becomes an execution.
+ *
+ * What can fail: anything it needs. It has no dead letters: what it cannot do now it tries again, because an event that is
+ * passed over is work lost.
  */
-
 import { type BatchContext, type Consumer, consumer } from '../../consumers/consumer.ts'
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { custom } from '../../consumers/run/policy.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
-import type { AppendParts } from '../../events/append/append.ts'
-import { appendIn } from '../../events/append/append.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import type { EmitLimits } from '../emitted.ts'
+import type { AppendIn, EmitLimits } from '../emit.ts'
 import type { Handler } from '../handler.ts'
-import { moveBatches } from '../joins/joins.ts'
-import { dispatchMoves } from '../joins/moves.ts'
+import type { WorkflowHints } from '../hints.ts'
+import { dispatchMoves, moveBatches } from '../joins/joins.ts'
 import { dispatcherName, loadRoutes, type Route } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import { answerWaits } from '../steps/waits.ts'
 import { enqueue } from './enqueue.ts'
-import { type InlineRun, runInline, tellInline } from './inline.ts'
-import { dispatchPlain, rewound } from './plain.ts'
-import { byWorkflow, executionsOf, type Plan, planOf } from './routing.ts'
-import type { Taker } from './takers.ts'
+import { type InlineRun, recordInline, runInline } from './inline.ts'
+import { dispatchPlain, type LocalWorkers, rewound } from './plain.ts'
+import { byWorkflow, executionsOf, type Routing, routingOf } from './routing.ts'
 
-export interface DispatchParts extends AppendParts {
+export interface DispatchParts {
+  readonly log: Log
   readonly limits: EmitLimits
+  readonly append: AppendIn
   /** The code of a handler, if this process has it. */
   codeOf(handler: string, version: number): Handler | undefined
-  /** How far this process has dispatched, as long as nobody else does; 0n: it does not know. */
-  readonly progress: { reached: number }
-  /** The workers of this process that take work as it is dispatched. */
-  readonly takers: Set<Taker>
 }
 
-/** Counters of what is dispatched, whoever does it: one at a time. */
+/** How far this process has dispatched; 0 if it does not know, or another process dispatches. */
+export interface DispatchProgress {
+  reached: number
+}
+
+export interface DispatcherParts extends DispatchParts {
+  readonly hints: WorkflowHints
+  readonly workers: LocalWorkers
+  readonly progress: DispatchProgress
+}
+
+/** The owner of the counters of what is dispatched: one process at a time does it. */
 const owner = 'dispatcher'
 
-export function dispatcher(parts: DispatchParts): Consumer {
-  const { log, wake, progress } = parts
+export function dispatcher(parts: DispatcherParts): Consumer {
+  const { log, hints, workers, progress } = parts
   let known: { readonly version: number; readonly routes: readonly Route[] } | undefined
   return consumer(
     {
@@ -62,26 +73,26 @@ export function dispatcher(parts: DispatchParts): Consumer {
           throw rewound()
         }
         if (known === undefined || known.version !== version) known = { version, routes: await loadRoutes(log, ctx.tx) }
-        const { isWork, isTouched } = await dispatch(parts, events, known.routes, ctx)
+        const { isReady, isTouched } = await dispatch(parts, events, known.routes, ctx)
         ctx.tx.afterCommit(() => {
           progress.reached = events.at(-1)!.position
+          if (isReady) hints.ready()
+          if (isTouched) hints.ended()
         })
-        if (isWork) ctx.tx.afterCommit(() => wake.worked())
-        if (isTouched) ctx.tx.afterCommit(() => wake.ended())
       },
       async handleAtOnce(events, { fence, checkpoint, faults }) {
         if (known === undefined) return undefined
         const { routes, version } = known
-        const plans = events.map(event => planOf(event, routes, faults.has(event.position)))
+        const routings = events.map(event => routingOf(event, routes, faults.has(event.position)))
         const { reached } = progress
-        // After whatever goes wrong it is the stored checkpoint that counts.
+        // If anything goes wrong, only the stored checkpoint counts.
         progress.reached = 0
-        const done = await dispatchPlain(parts, { plans, version, reached, fence, checkpoint })
+        const done = await dispatchPlain(log, workers, { routings, version, reached, fence, checkpoint })
         progress.reached = done === undefined ? reached : checkpoint
         if (done === undefined) return undefined
-        if (done.isWork) wake.worked()
-        else if (!done.isEnd) wake.begun()
-        if (done.isEnd) wake.ended()
+        if (done.isReady) hints.ready()
+        else if (!done.isEnd) hints.begun()
+        if (done.isEnd) hints.ended()
         return done
       },
     },
@@ -90,11 +101,11 @@ export function dispatcher(parts: DispatchParts): Consumer {
 }
 
 /**
- * Not flushed to the disk: that would take longer than the dispatch, and nothing is lost without. Executions and checkpoint
- * are taken back together, and made again with the same ids; whatever is built on them is flushed, and they with it; what
- * this process remembers is held against the stored checkpoint. But with inline handlers it is: what they emit is in the
- * log, and what is read there is on the disk. (One caller, publish to settled, dispatch and claim flushed: 57 a second, a
- * handler begins after 11.6 ms; without: 71, and 9.3 ms.)
+ * Not flushed to the disk: a flush takes longer than the dispatch, and nothing is lost without it. Executions and
+ * checkpoint are taken back together by a crash, and made again with the same ids; an outcome that builds on them is
+ * flushed, and they with it; `progress` is compared with the stored checkpoint. With inline handlers it is flushed,
+ * because what they emit is in the log, and readers rely on the log being on the disk. (One caller, publish to settled,
+ * dispatch and claim flushed: 57 a second, a handler begins after 11.6 ms; unflushed: 71, and 9.3 ms.)
  */
 async function lockUnflushed(log: Log, tx: Executor): Promise<{ checkpoint: number; version: number }> {
   const [row] = await tx.run<{ checkpoint: number; version: number }>(sql`/* workflows.lock_unflushed */
@@ -113,10 +124,14 @@ async function lockUnflushed(log: Log, tx: Executor): Promise<{ checkpoint: numb
   return row!
 }
 
-/**
- * Tells whether there is work because of it, and whether some of the events belong to workflows at all. `isRepeated`: they
- * were dispatched before, to other handlers.
- */
+interface Dispatched {
+  /** Whether there are executions to be claimed because of it. */
+  readonly isReady: boolean
+  /** Whether some of the events belong to workflows at all. */
+  readonly isTouched: boolean
+}
+
+/** `isRepeated`: the events were dispatched before, to other handlers. */
 export async function dispatch(
   parts: DispatchParts,
   events: readonly RecordedEvent[],
@@ -124,81 +139,85 @@ export async function dispatch(
   { tx, signal, faults }: Pick<BatchContext, 'tx' | 'signal' | 'faults'>,
   isRepeated = false,
 ): Promise<Dispatched> {
-  const plans = events.map(event => planOf(event, routes, faults?.has(event.position) ?? false))
-  if (!plans.some(plan => plan.routes.some(({ kind }) => kind === 'inline')))
-    return dispatchPlans(parts, plans, routes, tx, signal, false, isRepeated)
+  const routings = events.map(event => routingOf(event, routes, faults?.has(event.position) ?? false))
+  const page = { routings, routes, tx, signal, isRepeated }
+  if (!routings.some(routing => routing.routes.some(({ kind }) => kind === 'inline')))
+    return dispatchPage(parts, page, false)
   try {
-    return await tx.savepoint(() => dispatchPlans(parts, plans, routes, tx, signal, true, isRepeated))
+    return await tx.savepoint(() => dispatchPage(parts, page, true))
   } catch (error) {
     if (isInterruption(error) || signal.aborted) throw error
-    // What inline handlers emitted was refused: they are run again one by one, each with an outcome of its own.
-    return dispatchPlans(parts, plans, routes, tx, signal, false, isRepeated)
+    // What inline handlers emitted was refused: all of them are queued, so that each has an outcome of its own.
+    return dispatchPage(parts, page, false)
   }
 }
 
-async function dispatchPlans(
+interface DispatchPage {
+  readonly routings: readonly Routing[]
+  readonly routes: readonly Route[]
+  readonly tx: Transaction
+  readonly signal: AbortSignal
+  readonly isRepeated: boolean
+}
+
+async function dispatchPage(
   parts: DispatchParts,
-  given: readonly Plan[],
-  routes: readonly Route[],
-  tx: Transaction,
-  signal: AbortSignal,
+  { routings: given, routes, tx, signal, isRepeated }: DispatchPage,
   withInline: boolean,
-  isRepeated: boolean,
 ): Promise<Dispatched> {
   const { log } = parts
-  const { states, made } = await admit(parts, tx, given)
-  const plans = given.map(plan => (isOpen(states, plan) ? plan : { ...plan, routes: [] }))
-  const known = plans.filter(plan => states.has(plan.event.correlationId))
-  const open = known.filter(plan => isOpen(states, plan))
-  const older = known.filter(plan => !made.has(plan.event.correlationId))
+  const { states, made } = await admit(log, tx, given)
+  const isActive = ({ event }: Routing): boolean => (states.get(event.correlationId) ?? 'active') === 'active'
+  // Events of a workflow that was cancelled, or is being undone, run no handler.
+  const routings = given.map(routing => (isActive(routing) ? routing : { ...routing, routes: [] }))
+  const known = routings.filter(({ event }) => states.has(event.correlationId))
+  const older = known.filter(({ event }) => !made.has(event.correlationId))
   const woken = await answerWaits(log, tx, older)
-  const inline = await runInline(parts, tx, plans, signal, withInline)
-  const executions = plans.flatMap(plan => executionsOf(plan, inline.done))
-  // What was in the log before is not under way again.
-  const repeated = new Set<InlineRun>()
-  for (const run of inline.runs)
-    if (run.emitted?.append !== undefined) {
-      const results = await appendIn(parts, run.emitted.append, tx)
-      if (results.some(each => each.repeated)) repeated.add(run)
-    }
-  const runs = inline.runs.map(run => (repeated.has(run) ? { ...run, emitted: undefined } : run))
-  const moves = dispatchMoves(open, executions, runs, isRepeated)
+  const inline = withInline ? await runInline(parts, tx, routings, signal) : { runs: [], done: new Set<string>() }
+  const executions = routings.flatMap(routing => executionsOf(routing, inline.done))
+  const runs = await appendEmitted(parts, tx, inline.runs)
+  const moves = dispatchMoves(known.filter(isActive), executions, runs, isRepeated)
   const { joined, isTimed } = await moveBatches(log, tx, owner, () => routes, moves)
   const enqueued = await enqueue(log, tx, owner, [...executions, ...joined])
-  await tellInline(log, tx, inline.runs)
-  return { isWork: isTimed || woken + enqueued > 0, isTouched: known.length > 0 }
+  await recordInline(log, tx, inline.runs)
+  return { isReady: isTimed || woken + enqueued > 0, isTouched: known.length > 0 }
 }
 
-interface Dispatched {
-  readonly isWork: boolean
-  readonly isTouched: boolean
-}
-
-function isOpen(states: ReadonlyMap<string, string>, { event }: Plan): boolean {
-  return (states.get(event.correlationId) ?? 'active') === 'active'
+/** Appends what inline handlers emit. Events that were in the log before do not count as emitted again. */
+async function appendEmitted(
+  { append }: DispatchParts,
+  tx: Transaction,
+  runs: readonly InlineRun[],
+): Promise<InlineRun[]> {
+  const appended: InlineRun[] = []
+  for (const run of runs) {
+    const results = run.emitted?.append === undefined ? [] : await append(run.emitted.append, tx)
+    appended.push(results.some(({ repeated }) => repeated) ? { ...run, emitted: undefined } : run)
+  }
+  return appended
 }
 
 /**
- * Locks the workflows of these events, in the order of everybody, and makes rows for new ones; returns their states.
- * One without handlers has no row: an event nobody wants costs a look at an index.
+ * Locks the workflows of these events, in the order in which they are locked everywhere, and makes rows for new ones;
+ * returns their states. A workflow without handlers has no row: an event that no handler wants costs a look at an index.
  */
 async function admit(
-  { log }: DispatchParts,
+  log: Log,
   tx: Transaction,
-  plans: readonly Plan[],
+  routings: readonly Routing[],
 ): Promise<{ states: ReadonlyMap<string, string>; made: ReadonlySet<string> }> {
-  const flows = byWorkflow(plans)
-  const parents = flows.map(({ parent }) => parent ?? null)
+  const workflows = byWorkflow(routings)
+  const parents = workflows.map(({ parent }) => parent ?? null)
   const rows = await tx.runArrays(sql`/* workflows.admit */
     select correlation_id, state, is_new
     from ${workflowNames(log).workflow_admit}(
       p_owner => ${owner}::text,
-      p_ids => ${flows.map(({ id }) => id)}::text[],
-      p_wanted => ${flows.map(({ isWanted }) => isWanted)}::boolean[],
-      p_counts => ${flows.map(({ count }) => count)}::integer[],
-      p_firsts => ${flows.map(({ first }) => first.position)}::bigint[],
-      p_lasts => ${flows.map(({ last }) => last.position)}::bigint[],
-      p_types => ${flows.map(({ last }) => last.type)}::text[],
+      p_ids => ${workflows.map(({ id }) => id)}::text[],
+      p_wanted => ${workflows.map(({ isWanted }) => isWanted)}::boolean[],
+      p_counts => ${workflows.map(({ count }) => count)}::integer[],
+      p_firsts => ${workflows.map(({ first }) => first.position)}::bigint[],
+      p_lasts => ${workflows.map(({ last }) => last.position)}::bigint[],
+      p_types => ${workflows.map(({ last }) => last.type)}::text[],
       p_parents => ${parents.some(parent => parent !== null) ? parents : null}::text[])`)
   const found = rows as [string, string, boolean][]
   return {

@@ -1,11 +1,10 @@
 /**
  * Inline handlers: short code that only uses the database, run by the dispatcher in its transaction, each in a savepoint.
  *
- * One that fails or takes too long, or whose code is not here, becomes an execution of the lane of its handler and
- * workflow; while that lane has open work, later events queue behind it. So an inline handler sees the events of a workflow
- * in their order, whoever runs it.
+ * One that fails or takes too long, or whose code is not in this process, becomes an execution in the lane of its handler
+ * and workflow; while that lane has open work, later events queue behind it. So an inline handler sees the events of a
+ * workflow in their order, wherever it runs.
  */
-
 import { isInterruption } from '../../consumers/run/failure.ts'
 import type { Awaitable } from '../../core/core.ts'
 import { abortable, onAbort } from '../../core/lifecycle.ts'
@@ -14,21 +13,20 @@ import { lendTransaction } from '../../database/handle.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { type ReadResult, readResult } from '../emit.ts'
-import { type Emitted, prepareEmitted } from '../emitted.ts'
+import { attemptResult, type Emit, type Emitted, emit, prepareEmitted, type ReadResult, readResult } from '../emit.ts'
 import { ExecutionTimeout, InvalidResult } from '../errors.ts'
 import type { Handler } from '../handler.ts'
 import type { Route } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
-import { repeatable } from '../steps/repeatable.ts'
+import { repeatable } from '../steps/context.ts'
 import { laneOf } from '../work/lanes.ts'
-import { resultOf } from '../work/result.ts'
 import type { DispatchParts } from './dispatch.ts'
 import { executionId } from './enqueue.ts'
-import type { Plan } from './routing.ts'
+import type { Routing } from './routing.ts'
 
-/** What an inline handler gets besides its event: the part of a handler's context that it also has when it is queued. */
+/** The context of an inline handler: the part of a handler's context that it also has when it is queued. */
 export interface InlineContext {
+  readonly emit: Emit
   readonly executionId: string
   readonly correlationId: string
   readonly handler: string
@@ -41,7 +39,7 @@ export interface InlineContext {
   random(): number
 }
 
-/** One that has been run to its end. */
+/** An inline handler that has completed. */
 export interface InlineRun {
   readonly executionId: string
   readonly event: RecordedEvent
@@ -50,47 +48,39 @@ export interface InlineRun {
   readonly runningMs: number
 }
 
-/** Those that could be run, in the order of events; `done` has the ids of executions that need not be queued. */
+/** Runs those that can be, in the order of events; `done` has the ids of executions that need not be queued. */
 export async function runInline(
   parts: DispatchParts,
   tx: Transaction,
-  plans: readonly Plan[],
+  routings: readonly Routing[],
   signal: AbortSignal,
-  isAllowed: boolean,
 ): Promise<{ runs: InlineRun[]; done: Set<string> }> {
   const runs: InlineRun[] = []
   const done = new Set<string>()
-  const wanted = plans.flatMap(plan =>
-    plan.routes.filter(isInline).map(route => ({ plan, route, lane: laneFor(plan, route) })),
+  const wanted = routings.flatMap(routing =>
+    routing.routes
+      .filter(({ kind }) => kind === 'inline')
+      .map(route => ({ routing, route, lane: laneOf(route.handler, routing.event.correlationId) })),
   )
-  if (wanted.length === 0 || !isAllowed) return { runs, done }
+  if (wanted.length === 0) return { runs, done }
   const occupied = await occupiedLanes(
     parts.log,
     tx,
     wanted.map(({ lane }) => lane),
   )
-  for (const { plan, route, lane } of wanted) {
-    const { event } = plan
+  for (const { routing, route, lane } of wanted) {
     const handler = parts.codeOf(route.handler, route.version)
     const run =
-      occupied.has(lane) || handler === undefined || plan.isFaulty || route.isPaused
+      occupied.has(lane) || handler === undefined || routing.isFaulty || route.isPaused
         ? undefined
-        : await tryInline(parts, tx, plan, route, handler, signal)
+        : await tryInline(parts, tx, routing, route, handler, signal)
     if (run === undefined) occupied.add(lane)
     else {
-      done.add(executionId(event, route.handler))
+      done.add(executionId(routing.event, route.handler))
       if (run !== 'unwanted') runs.push(run)
     }
   }
   return { runs, done }
-}
-
-function isInline({ kind }: Route): boolean {
-  return kind === 'inline'
-}
-
-function laneFor({ event }: Plan, { handler }: Route): string {
-  return laneOf(handler, event.correlationId)
 }
 
 async function occupiedLanes(log: Log, tx: Transaction, lanes: readonly string[]): Promise<Set<string>> {
@@ -101,11 +91,11 @@ async function occupiedLanes(log: Log, tx: Transaction, lanes: readonly string[]
   return new Set(rows.map(row => row.lane))
 }
 
-/** Undefined if it failed: nothing of what it did is left. */
+/** Undefined if it failed, and everything it did was undone. */
 async function tryInline(
   parts: DispatchParts,
   tx: Transaction,
-  { event, envelope }: Plan,
+  { event, envelope }: Routing,
   route: Route,
   handler: Handler,
   signal: AbortSignal,
@@ -115,18 +105,19 @@ async function tryInline(
   const started = performance.now()
   try {
     if (handler.when?.(event) === false) return 'unwanted'
-    // The state of an aggregate is read outside of this transaction: that is for workers.
+    // The state of an aggregate is read outside of this transaction, by a worker.
     if (handler.transition !== undefined) return undefined
     const run = (): Promise<InlineRun> =>
       tx.savepoint(async () => {
-        const result = await within(parts, tx, handler, signal, (handle, over) => {
+        const result = await within(log, tx, handler, signal, (handle, over) => {
           const ctx: InlineContext = {
             ...repeatable(id, () => event.createdAt),
+            emit,
             ...{ executionId: id, correlationId: event.correlationId, handler: handler.name, version: handler.version },
             tx: async (_, run) => run(handle),
             signal: over,
           }
-          return runWhole(handler, event, ctx, handle)
+          return runToEnd(handler, event, ctx, handle)
         })
         const emitter = { handler: handler.name, event, batches: envelope.batches, emits: handler.definition.emits }
         const emitted = await prepareEmitted(log, emitter, result, parts.limits)
@@ -140,17 +131,17 @@ async function tryInline(
     return await telemetry.span({ name: 'workflows.run', schema, causes: [event], fields }, run)
   } catch (error) {
     if (signal.aborted) throw error
-    // Of its own making, if the transaction is there as before.
-    if (isInterruption(error)) await stillThere(tx, error)
+    // If the transaction still works, the handler has caused the interruption itself.
+    if (isInterruption(error)) await confirmAlive(tx, error)
     log.telemetry.log.info(
       { schema: log.schema, handler: handler.name, eventId: event.id, error },
-      'an inline handler is queued',
+      'an inline handler has failed, and is queued',
     )
     return undefined
   }
 }
 
-async function stillThere(tx: Transaction, error: unknown): Promise<void> {
+async function confirmAlive(tx: Transaction, error: unknown): Promise<void> {
   try {
     await tx.run(sql`/* workflows.still_there */
       select`)
@@ -159,8 +150,8 @@ async function stillThere(tx: Transaction, error: unknown): Promise<void> {
   }
 }
 
-/** The handler, and the writes it returns; what it emits comes later. */
-async function runWhole(
+/** Runs the handler and the writes it returns. What it emits is appended later. */
+async function runToEnd(
   handler: Handler,
   event: RecordedEvent,
   ctx: InlineContext,
@@ -169,13 +160,15 @@ async function runWhole(
   const result: unknown = await handler.run(event, ctx as never)
   const read = readResult(result)
   if ('reason' in read) throw new InvalidResult({ handler: handler.name, reason: read.reason })
+  // Undoing a workflow is for a worker: as an execution the handler runs again.
+  if (read.compensation !== undefined) throw new Error('an inline handler compensates')
   await read.work?.(handle)
   return read.emitted
 }
 
-/** The transaction is taken away from code that has not come back in time, before the savepoint is rolled back. */
+/** Takes the transaction away from code that has not returned in time, before the savepoint is rolled back. */
 async function within<T>(
-  { log }: DispatchParts,
+  log: Log,
   tx: Transaction,
   handler: Handler,
   signal: AbortSignal,
@@ -198,8 +191,8 @@ async function within<T>(
   }
 }
 
-/** They leave the same traces as executions that were queued. */
-export async function tellInline(log: Log, tx: Transaction, runs: readonly InlineRun[]): Promise<void> {
+/** Writes the same lines of activity as executions that were queued, and counts them. */
+export async function recordInline(log: Log, tx: Transaction, runs: readonly InlineRun[]): Promise<void> {
   if (runs.length === 0) return
   const kinds = ['dispatched', 'started', 'completed']
   const lines = runs.flatMap(run => kinds.map(kind => ({ run, kind })))
@@ -221,7 +214,7 @@ export async function tellInline(log: Log, tx: Transaction, runs: readonly Inlin
       ${lines.map(({ kind }) => kind)}::text[],
       ${lines.map(({ run }) => run.route.handler)}::text[],
       ${lines.map(({ run }) => run.event.correlationId)}::text[],
-      ${lines.map(({ run }) => JSON.stringify(resultOf(run.emitted)) ?? null)}::text[])
+      ${lines.map(({ run }) => JSON.stringify(attemptResult(run.emitted)) ?? null)}::text[])
       as u(event_position, execution, version, running_ms, kind, handler, correlation_id, result)`)
   await tx.run(sql`/* workflows.count */
     select ${workflowNames(log).workflow_count}(p_owner => 'dispatcher', p_names => array['dispatched', 'completed'],

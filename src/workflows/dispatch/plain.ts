@@ -1,63 +1,115 @@
 /**
- * Dispatching with one call, for events that need nothing but a queue; see the function in the schema. With a transaction and
- * a claim there were nine calls in a row between an append and its handler, with this there are three.
+ * Dispatching in one call, for events that need nothing but a queue: no inline handlers, lanes, batches, parents or waits.
+ *
+ *     routings ─► capacity of a worker in this process ─► workflow_dispatch: executions, checkpoint ─► begun there at once
+ *
+ * With a transaction and a claim there are nine calls in a row between an append and its handler; this way there are three.
+ * A worker of this process that has room lends its capacity, under a fence of its own: executions that fit begin in the
+ * same call, and are handed to the worker when that is committed.
  */
-
 import { LeaseLost } from '../../consumers/errors.ts'
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { OutcomeUnknown } from '../../database/errors.ts'
 import { sql } from '../../database/sql.ts'
-import type { RecordedEvent } from '../../events/definition.ts'
+import type { Log } from '../../events/log.ts'
 import { dispatcherName } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
-import type { Claimed } from '../work/claim.ts'
-import type { DispatchParts } from './dispatch.ts'
+import { begunAtDispatch, type Claimed } from '../work/claim.ts'
 import type { NewExecution } from './enqueue.ts'
-import { byWorkflow, executionsOf, type Plan } from './routing.ts'
-import { nextOffer, type Offer } from './takers.ts'
+import { byWorkflow, executionsOf, type Routing } from './routing.ts'
+
+/** A worker of this process, as the dispatcher sees it. */
+export interface LocalWorker {
+  /** Undefined if it has no room. */
+  nextCapacity(): Promise<Capacity | undefined>
+}
+
+/** Room of a worker, lent for one call: `begin` is called once, with what has begun. */
+export interface Capacity {
+  readonly owner: string
+  /** A fence that was never used before. */
+  readonly fence: number
+  readonly routes: readonly number[]
+  /** The most executions that may begin. */
+  readonly limit: number
+  /** How much longer than its timeout an attempt may last before other workers take it over. */
+  readonly graceMs: number
+  /** Executions that began without being named here are found by the worker's next look, and released. */
+  begin(executions: readonly Claimed[]): void
+}
+
+/** The workers of this process; those that start and stop add and remove themselves. */
+export interface LocalWorkers {
+  add(worker: LocalWorker): () => void
+  /** Of the workers that have room, that of the one which was asked the longest time ago. */
+  nextCapacity(): Promise<Capacity | undefined>
+}
+
+export function localWorkers(): LocalWorkers {
+  const workers = new Set<LocalWorker>()
+  return {
+    add(worker) {
+      workers.add(worker)
+      return () => workers.delete(worker)
+    },
+    async nextCapacity() {
+      for (const worker of [...workers]) {
+        const capacity = await worker.nextCapacity()
+        if (capacity === undefined) continue
+        // To the end of the line, unless it has stopped meanwhile.
+        if (workers.delete(worker)) workers.add(worker)
+        return capacity
+      }
+      return undefined
+    },
+  }
+}
 
 export interface PlainBatch {
-  readonly plans: readonly Plan[]
+  readonly routings: readonly Routing[]
+  /** The version of the routes that they were made with. */
   readonly version: number
-  /** What was dispatched before, as far as this process knows. */
+  /** How far this process knows the log to be dispatched. */
   readonly reached: number
   readonly fence: number
-  /** Where the dispatcher is when these are done with. */
+  /** The checkpoint of the dispatcher after this batch. */
   readonly checkpoint: number
 }
 
-interface Dispatched {
+export interface PlainDispatch {
   readonly isPaused: boolean
-  /** Whether workflows may have settled with it. */
+  /** Whether a workflow may have settled with it. */
   readonly isEnd: boolean
-  readonly isWork: boolean
+  /** Whether executions are ready to be claimed. */
+  readonly isReady: boolean
 }
 
-/** Undefined: nothing was done, and they have to be dispatched step by step. */
-export async function dispatchPlain(parts: DispatchParts, batch: PlainBatch): Promise<Dispatched | undefined> {
-  const executions = batch.plans.flatMap(plan => executionsOf(plan, none))
-  if (!batch.plans.every(isPlain) || !executions.every(isQueued)) return undefined
-  const offer = executions.length === 0 ? undefined : await nextOffer(parts.takers)
+/** Undefined: nothing was done, and the events have to be dispatched step by step. */
+export async function dispatchPlain(
+  log: Log,
+  workers: LocalWorkers,
+  batch: PlainBatch,
+): Promise<PlainDispatch | undefined> {
+  const executions = batch.routings.flatMap(routing => executionsOf(routing))
+  if (!batch.routings.every(isPlain) || !executions.every(isQueued)) return undefined
+  const capacity = executions.length === 0 ? undefined : await workers.nextCapacity()
   let begun: Claimed[] = []
   try {
-    const row = await call(parts, batch, executions, offer)
+    const row = await callDispatch(log, batch, executions, capacity)
     if (row.outcome === 'lost') throw new LeaseLost({ consumer: dispatcherName, fence: batch.fence })
     if (row.outcome === 'moved') throw rewound()
     if (row.outcome !== 'done') return undefined
-    if (offer !== undefined && row.begun !== null)
-      begun = claimedOf(row.begun, row.begun_at, batch.plans, executions, offer)
-    return { isPaused: row.is_paused, isEnd: row.is_idle, isWork: row.queued > begun.length }
+    if (capacity !== undefined && row.begun !== null) begun = begunOf(row, batch, executions, capacity)
+    return { isPaused: row.is_paused, isEnd: row.is_idle, isReady: row.queued > begun.length }
   } catch (error) {
     if (isInterruption(error)) throw error
     return undefined
   } finally {
-    offer?.end(begun)
+    capacity?.begin(begun)
   }
 }
 
-const none: ReadonlySet<string> = new Set()
-
-function isPlain({ envelope, routes, isFaulty }: Plan): boolean {
+function isPlain({ envelope, routes, isFaulty }: Routing): boolean {
   const { batches, parent } = envelope
   return !isFaulty && batches.length === 0 && parent === undefined && routes.every(({ kind }) => kind !== 'inline')
 }
@@ -66,7 +118,8 @@ function isQueued({ lane, isUnkeyed }: NewExecution): boolean {
   return lane === undefined && isUnkeyed !== true
 }
 
-interface Row {
+interface DispatchRow {
+  /** Lost: the lease. Moved: the checkpoint. Outdated: the routes. Involved: it needs more than a queue. */
   readonly outcome: 'done' | 'lost' | 'moved' | 'outdated' | 'involved'
   readonly is_paused: boolean
   readonly is_idle: boolean
@@ -75,64 +128,56 @@ interface Row {
   readonly begun_at: Date
 }
 
-async function call(
-  { log }: DispatchParts,
-  { plans, version, reached, fence, checkpoint }: PlainBatch,
+async function callDispatch(
+  log: Log,
+  { routings, version, reached, fence, checkpoint }: PlainBatch,
   executions: readonly NewExecution[],
-  offer: Offer | undefined,
-): Promise<Row> {
-  const flows = byWorkflow(plans)
-  const [row] = await log.database.run<Row>(sql`/* workflows.dispatch */
+  capacity: Capacity | undefined,
+): Promise<DispatchRow> {
+  const workflows = byWorkflow(routings)
+  const [row] = await log.database.run<DispatchRow>(sql`/* workflows.dispatch */
     select outcome, is_paused, is_idle, queued, to_jsonb(begun) as begun, begun_at
     from ${workflowNames(log).workflow_dispatch}(
       p_consumer => ${dispatcherName}::text,
       p_fence => ${fence}::bigint,
       p_version => ${version}::integer,
       p_reached => ${reached}::bigint,
-      p_first => ${plans[0]!.event.position}::bigint,
+      p_first => ${routings[0]!.event.position}::bigint,
       p_checkpoint => ${checkpoint}::bigint,
-      p_workflows => ${flows.map(({ id }) => id)}::text[],
-      p_wanted => ${flows.map(({ isWanted }) => isWanted)}::boolean[],
-      p_counts => ${flows.map(({ count }) => count)}::integer[],
-      p_firsts => ${flows.map(({ first }) => first.position)}::bigint[],
-      p_lasts => ${flows.map(({ last }) => last.position)}::bigint[],
-      p_types => ${flows.map(({ last }) => last.type)}::text[],
+      p_workflows => ${workflows.map(({ id }) => id)}::text[],
+      p_wanted => ${workflows.map(({ isWanted }) => isWanted)}::boolean[],
+      p_counts => ${workflows.map(({ count }) => count)}::integer[],
+      p_firsts => ${workflows.map(({ first }) => first.position)}::bigint[],
+      p_lasts => ${workflows.map(({ last }) => last.position)}::bigint[],
+      p_types => ${workflows.map(({ last }) => last.type)}::text[],
       p_ids => ${executions.map(({ id }) => id)}::uuid[],
       p_positions => ${executions.map(({ position }) => position)}::bigint[],
       p_routes => ${executions.map(({ route }) => route)}::integer[],
       p_correlations => ${executions.map(({ correlationId }) => correlationId)}::text[],
-      p_worker => ${offer?.owner ?? null}::text,
-      p_worker_fence => ${offer?.fence ?? null}::bigint,
-      p_worker_routes => ${offer?.routes ?? null}::integer[],
-      p_limit => ${offer?.limit ?? 0}::integer,
-      p_grace_ms => ${offer?.graceMs ?? 0}::integer)`)
+      p_worker => ${capacity?.owner ?? null}::text,
+      p_worker_fence => ${capacity?.fence ?? null}::bigint,
+      p_worker_routes => ${capacity?.routes ?? null}::integer[],
+      p_limit => ${capacity?.limit ?? 0}::integer,
+      p_grace_ms => ${capacity?.graceMs ?? 0}::integer)`)
   return row!
 }
 
-/** As a claim would have given them. */
-function claimedOf(
-  ids: readonly string[],
-  queuedAt: Date,
-  plans: readonly Plan[],
+/** What has begun, as a claim would have given it. */
+function begunOf(
+  { begun, begun_at: queuedAt }: DispatchRow,
+  { routings }: PlainBatch,
   executions: readonly NewExecution[],
-  { fence }: Offer,
+  { fence }: Capacity,
 ): Claimed[] {
-  const events = new Map<number, RecordedEvent>(plans.map(({ event }) => [event.position, event]))
+  const events = new Map(routings.map(({ event }) => [event.position, event]))
   const byId = new Map(executions.map(execution => [execution.id, execution]))
-  const claimedAt = performance.now()
-  return ids.map(id => {
-    const { position, route, correlationId } = byId.get(id)!
-    return {
-      ...{ id, position, route, fence, correlationId, queuedAt, claimedAt },
-      ...{ attempt: 1, crashes: 0, ranMs: 0 },
-      ...{ lane: undefined, isHeld: false, joinId: undefined, undoId: undefined, isLetter: false, leftMs: undefined },
-      beyondRankMs: undefined,
-      event: events.get(position),
-    }
+  return begun!.map(id => {
+    const execution = byId.get(id)!
+    return begunAtDispatch(execution, { event: events.get(execution.position)!, fence, queuedAt })
   })
 }
 
-/** What this process remembers is not what is stored: it has to look again. */
+/** The stored checkpoint is not the one this process remembers: a crash of the server has taken it back. */
 export function rewound(): Error {
   return new OutcomeUnknown({ eventIds: [], reason: 'the server has restarted without what was dispatched last' })
 }

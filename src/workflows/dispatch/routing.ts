@@ -1,5 +1,4 @@
-/** What is to be done about events: where each goes, and what that makes of the workflow it is part of. */
-
+/** The routing of events: which handlers each goes to, the executions that makes, and what it adds to its workflow. */
 import { byBytes } from '../../events/append/send.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import { type Envelope, envelopeOf } from '../envelope.ts'
@@ -7,56 +6,59 @@ import { type Route, routesFor } from '../routes.ts'
 import { laneOf } from '../work/lanes.ts'
 import { executionId, type NewExecution } from './enqueue.ts'
 
-/** One event and where it goes. */
-export interface Plan {
+/** One event and the routes it takes. */
+export interface Routing {
   readonly event: RecordedEvent
   readonly envelope: Envelope
   readonly routes: readonly Route[]
-  /** Whether it is as it was stored, because it could not be given its shape. */
+  /** Whether the event is as it was stored, because an upcaster failed. */
   readonly isFaulty: boolean
 }
 
-export function planOf(event: RecordedEvent, routes: readonly Route[], isFaulty: boolean): Plan {
+export function routingOf(event: RecordedEvent, routes: readonly Route[], isFaulty: boolean): Routing {
   const envelope = envelopeOf(event)
   return { event, envelope, routes: routesFor(routes, event, envelope), isFaulty }
 }
 
-export function executionsOf({ event, routes }: Plan, done: ReadonlySet<string>): NewExecution[] {
+/** The executions to be queued for an event: one per route, without joins and those in `done`. */
+export function executionsOf({ event, routes }: Routing, done: ReadonlySet<string> = none): NewExecution[] {
   return routes.flatMap(route => {
     const id = executionId(event, route.handler)
     if (route.kind === 'join' || done.has(id)) return []
     const { correlationId, position } = event
-    const isLaned = route.definition.ordered && !route.definition.keyed
-    const lane = isLaned ? laneOf(route.handler, correlationId) : undefined
-    return [{ id, position, route: route.id, correlationId, lane, isUnkeyed: route.definition.keyed }]
+    const { ordered, keyed } = route.definition
+    const lane = ordered && !keyed ? laneOf(route.handler, correlationId) : undefined
+    return [{ id, position, route: route.id, correlationId, lane, isUnkeyed: keyed }]
   })
 }
 
-/** What a page has of one workflow. */
-export interface FlowEvents {
+const none: ReadonlySet<string> = new Set()
+
+/** The events of one workflow in a page. */
+export interface WorkflowEvents {
   readonly id: string
   readonly first: RecordedEvent
   last: RecordedEvent
   count: number
-  /** Whether a handler wants some of it. */
+  /** Whether a handler wants one of them. */
   isWanted: boolean
   readonly parent: string | undefined
 }
 
-/** In the order in which everybody locks workflows. */
-export function byWorkflow(plans: readonly Plan[]): FlowEvents[] {
-  const flows = new Map<string, FlowEvents>()
-  for (const { event, envelope, routes } of plans) {
+/** By workflow, in the order in which workflows are locked everywhere. */
+export function byWorkflow(routings: readonly Routing[]): WorkflowEvents[] {
+  const workflows = new Map<string, WorkflowEvents>()
+  for (const { event, envelope, routes } of routings) {
     const id = event.correlationId
-    const known = flows.get(id)
+    const known = workflows.get(id)
     const isWanted = routes.some(({ isRetired }) => !isRetired)
     if (known === undefined)
-      flows.set(id, { id, first: event, last: event, count: 1, isWanted, parent: envelope.parent })
+      workflows.set(id, { id, first: event, last: event, count: 1, isWanted, parent: envelope.parent })
     else {
       known.last = event
       known.count++
       known.isWanted ||= isWanted
     }
   }
-  return [...flows.values()].sort((a, b) => byBytes(a.id, b.id))
+  return [...workflows.values()].sort((a, b) => byBytes(a.id, b.id))
 }

@@ -1,18 +1,22 @@
 /**
- * The activity: what happened to executions, line by line, in an order of its own. Its positions are announced and settled
- * as those of the log are (see `events/order/order.sql.ts`), so who reads up to `settled` has missed nothing.
+ * The activity: what happened to executions, line by line, in an order of its own. Its positions are announced and settled as
+ * those of the log are, so a reader that reads up to `settled` has missed nothing.
  */
-
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
-import { sql } from '../../database/sql.ts'
+import { canonicalUuid } from '../../core/id.ts'
+import { checkName } from '../../core/name.ts'
+import { describe } from '../../core/options.ts'
+import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../../core/page.ts'
+import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { epochOf, type Settled } from '../../events/order/order.ts'
+import { checkCount, refusal } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
 
 /**
  * Dispatched (there is an execution) · started (an attempt began) · completed · failed (an attempt, or for good) · skipped
- * (its handler did not want the event) · suspended (waits) · released (given back, not counted) · parked (waits for a
- * person) · cancelled.
+ * (its handler did not want the event, or skips failures) · suspended (waits) · released (not counted) · parked (waits for
+ * an operator) · cancelled.
  */
 export type ActivityKind =
   | 'dispatched'
@@ -26,7 +30,7 @@ export type ActivityKind =
   | 'cancelled'
 
 export interface Activity {
-  /** Its place in the activity; watching `after` it goes on behind it. */
+  /** Its place in the activity; watching `from` it continues behind it. */
   readonly position: number
   readonly at: Date
   readonly kind: ActivityKind
@@ -37,7 +41,7 @@ export interface Activity {
   readonly version: number
   readonly executionId: string
   readonly eventPosition: number
-  /** Undefined, as its type, if the event is not in the log any more. */
+  /** Undefined, as its type, if the event is no longer in the log. */
   readonly eventId: string | undefined
   readonly eventType: string | undefined
   /** 0 when it was dispatched. */
@@ -45,9 +49,9 @@ export interface Activity {
   /** How long it had been ready before this attempt began. */
   readonly queuedMs: number | undefined
   readonly runningMs: number | undefined
-  /** Who ran it. */
+  /** The worker that ran it. */
   readonly worker: string | undefined
-  /** What a completed attempt came to. */
+  /** The events that a completed attempt emitted. */
   readonly result: unknown
   readonly error: ErrorDescription | undefined
 }
@@ -58,7 +62,7 @@ export interface ActivityFilter {
   readonly kinds?: readonly ActivityKind[] | undefined
 }
 
-/** One statement by itself: the lines are read by another one, on a snapshot taken after this. */
+/** A statement of its own: the lines are read by another one, on a snapshot taken after this. */
 export async function settleActivity(log: Log): Promise<Settled> {
   log.telemetry.count('settles_total')
   const [row] = await log.database.runArrays(sql`/* workflows.settle */
@@ -159,4 +163,133 @@ export function activityOf(row: ActivityRow): Activity {
     result: row.result ?? undefined,
     error: row.error ?? undefined,
   }
+}
+
+/** Attempts that have ended. */
+export interface AttemptsOptions extends PageOptions {
+  correlationId?: string | undefined
+  handler?: string | undefined
+  /** 'completed', 'failed', or the word it ended with: 'retry', 'timeout', 'max_retries', … */
+  outcome?: string | undefined
+  /** Fast together with its `correlationId`; alone, the latest lines are searched, page by page. */
+  executionId?: string | undefined
+}
+
+export interface Attempt extends Activity {
+  readonly kind: 'completed' | 'failed'
+  readonly error: ErrorDescription | undefined
+}
+
+/**
+ * The most lines that one page reads, so that with a filter that fits few of them a page may be short and still have a
+ * `next`.
+ */
+const maxRead = 10_000
+const most = numeral(maxRead)
+
+interface AttemptRow extends ActivityRow {
+  n: number
+  fits: boolean
+}
+
+/** The newest first: how long each had waited, how long it ran, and how it ended. At most 1000, 100 by default. */
+export async function listAttempts(log: Log, options: AttemptsOptions): Promise<Page<Attempt>> {
+  const { correlationId, handler, limit = 100, after } = options
+  checkCount('A list of attempts', 'limit', limit, 1, 1000)
+  const before = after === undefined ? undefined : (decodeCursor(after, 1)[0] as number)
+  if (correlationId !== undefined) checkName('Correlation id', correlationId)
+  if (handler !== undefined) checkName('Handler', handler)
+  const rows = await readAttempts(log, { ...options, executionId: executionOf(options.executionId), before }, limit)
+  const last = rows.at(-1)
+  const isMore = last !== undefined && (rows.length === limit || last.n === maxRead)
+  return {
+    items: rows.filter(row => row.fits).map(row => activityOf(row) as Attempt),
+    next: isMore ? encodeCursor([last.position]) : undefined,
+  }
+}
+
+function executionOf(given: string | undefined): string | undefined {
+  if (given === undefined) return undefined
+  const id = canonicalUuid(given)
+  if (id === undefined)
+    throw refusal('A list of attempts', 'executionId', `needs a UUID as "executionId", not ${describe(given)}.`)
+  return id
+}
+
+/** The last line that was read is among them even if it does not fit: the next page begins there. */
+function readAttempts(
+  log: Log,
+  options: AttemptsOptions & { readonly before: number | undefined },
+  limit: number,
+): Promise<AttemptRow[]> {
+  const { correlationId, handler = null, outcome = null, executionId = null, before = null } = options
+  const { workflow_activity, events } = { ...log.names, ...workflowNames(log) }
+  if (correlationId !== undefined)
+    return log.database.run<AttemptRow>(sql`/* workflows.attempts_of_one */
+      select l.*, e.event_id, e.type
+      from (
+        select a.*,
+          row_number() over (order by a.position desc) as n,
+          a.kind in ('completed', 'failed')
+            and (${handler}::text is null or a.handler = ${handler}::text)
+            and (${outcome}::text is null or ${outcome}::text in (a.kind, a.outcome))
+            and (${executionId}::uuid is null or a.execution = ${executionId}::uuid) as fits
+        from ${workflow_activity} as a
+        where a.correlation_id = ${correlationId}::text
+          and a.position < coalesce(${before}::bigint, 9223372036854775807)
+        order by a.position desc
+        limit ${most}) as l
+      left join lateral (
+        select found.event_id, found.type
+        from ${events} as found
+        where found.position = l.event_position
+        limit 1) as e on true
+      where l.fits
+        or l.n = ${most}
+      order by l.position desc
+      limit ${limit}::integer`)
+  if (handler !== null)
+    return log.database.run<AttemptRow>(sql`/* workflows.attempts_of_handler */
+      select l.*, e.event_id, e.type
+      from (
+        select a.*,
+          row_number() over (order by a.position desc) as n,
+          (${outcome}::text is null or ${outcome}::text in (a.kind, a.outcome))
+            and (${executionId}::uuid is null or a.execution = ${executionId}::uuid) as fits
+        from ${workflow_activity} as a
+        where a.handler = ${handler}::text
+          and a.kind in ('completed', 'failed')
+          and a.position < coalesce(${before}::bigint, 9223372036854775807)
+        order by a.position desc
+        limit ${most}) as l
+      left join lateral (
+        select found.event_id, found.type
+        from ${events} as found
+        where found.position = l.event_position
+        limit 1) as e on true
+      where l.fits
+        or l.n = ${most}
+      order by l.position desc
+      limit ${limit}::integer`)
+  return log.database.run<AttemptRow>(sql`/* workflows.attempts */
+    select l.*, e.event_id, e.type
+    from (
+      select a.*,
+        row_number() over (order by a.position desc) as n,
+        a.kind in ('completed', 'failed')
+          and (${outcome}::text is null or ${outcome}::text in (a.kind, a.outcome))
+          and (${executionId}::uuid is null or a.execution = ${executionId}::uuid) as fits
+      from ${workflow_activity} as a
+      where a.position < coalesce(${before}::bigint, 9223372036854775807)
+      order by a.position desc
+      limit ${most}) as l
+    left join lateral (
+      select found.event_id, found.type
+      from ${events} as found
+      where found.position = l.event_position
+      limit 1) as e on true
+    where l.fits
+      or l.n = ${most}
+    order by l.position desc
+    limit ${limit}::integer`)
 }

@@ -1,10 +1,47 @@
-/** The handlers there are, as they are stored: every version of each, what it still has to do, and who can do it. */
-
-import { sql } from '../../database/sql.ts'
+/**
+ * Handlers for operators: every version of each as it is stored, its open executions, the workers that have its code; and
+ * what an operator does to a handler. That is stored, so it holds in all processes and after a restart. It is done under the
+ * dispatcher's row: an event is dispatched before or after it.
+ */
+import { type Named, nameOf } from '../../core/definition.ts'
+import { nearestName } from '../../core/nearest.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import type { Transaction } from '../../database/database.ts'
+import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { HandlerKind } from '../handler.ts'
+import { HandlerNotFound } from '../errors.ts'
+import { checkCount, type HandlerKind, refusal } from '../handler.ts'
+import type { WorkflowHints } from '../hints.ts'
+import { changeRoutes, lockDispatcher } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
-import { countOpen, type OpenCounts } from './open.ts'
+import { countOpen, type OpenCounts } from './executions.ts'
+
+/** The handlers of a store: `store.workflows.handlers`. */
+export interface Handlers {
+  /** Every version of each handler, by name and version: what it still has to do, and how many workers can do it. */
+  list(options?: PageOptions): Promise<Page<HandlerDescription>>
+  /** The names of the handlers whose code this store has. */
+  registered(): string[]
+  /** Nothing of it begins, in all versions and processes; its events queue. Attempts that run end. */
+  pause(handler: Named): Promise<void>
+  /** Continues with what has queued. A retired handler is given events again, from now on. */
+  resume(handler: Named): Promise<void>
+  /** Gives it, or one version of it, no more events. Open executions still run. It comes back when it is resumed. */
+  retire(handler: Named, options?: { version?: number | undefined }): Promise<void>
+}
+
+export function openHandlers(log: Log, hints: WorkflowHints, registered: () => string[]): Handlers {
+  return {
+    list: async (options = {}) => listHandlers(log, options),
+    registered,
+    pause: handler => pauseHandler(log, nameOf(handler)),
+    async resume(handler) {
+      await resumeHandler(log, nameOf(handler))
+      hints.ready()
+    },
+    retire: (handler, { version } = {}) => retireHandler(log, nameOf(handler), version),
+  }
+}
 
 export interface HandlerDescription {
   readonly handler: string
@@ -15,11 +52,11 @@ export interface HandlerDescription {
   readonly pausedAt: Date | undefined
   readonly retiredAt: Date | undefined
   readonly createdAt: Date
-  /** What it still has to do. */
+  /** Its open executions, by state. */
   readonly open: OpenCounts
-  /** How many living workers have its code. If none has, what is open waits for one: it is not lost. */
+  /** How many running workers have its code. If none has, its open executions wait for one; they are not lost. */
   readonly workers: number
-  /** Whether it is still being given the events from before it was registered. */
+  /** Whether it is still given the events from before it was registered. */
   readonly isBackfilling: boolean
 }
 
@@ -36,25 +73,36 @@ interface HandlerRow {
   workers: number
 }
 
-export async function listHandlers(log: Log): Promise<HandlerDescription[]> {
-  const sign = log.database.soleUser ?? null
+const maxListed = 10_000
+
+export async function listHandlers(
+  log: Log,
+  { after, limit = 1000 }: PageOptions = {},
+): Promise<Page<HandlerDescription>> {
+  checkCount('A list of handlers', 'limit', limit, 1, maxListed)
+  const [handler, version] = after === undefined ? ['', 0] : (decodeCursor(after, 2) as [string, number])
+  const { workflow_workers, workflow_routes } = workflowNames(log)
+  const opening = log.database.soleUser ?? null
   const rows = await log.database.run<HandlerRow>(sql`/* workflows.handlers */
     select
       r.id, r.handler, r.version, r.kind, to_jsonb(r.types) as types, r.paused_at, r.retired_at, r.created_at,
       r.backfill_position is not null as backfilling,
       (select count(*)
-        from ${workflowNames(log).workflow_workers} as w
+        from ${workflow_workers} as w
         where r.id = any(w.routes)
           and w.heartbeat_at >= ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
-          and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as workers
-    from ${workflowNames(log).workflow_routes} as r
-    order by r.handler, r.version`)
+          and coalesce(split_part(w.owner, '/', 1) = ${opening}::text, true)) as workers
+    from ${workflow_routes} as r
+    where (r.handler, r.version) > (${handler}::text, ${version}::integer)
+    order by r.handler, r.version
+    limit ${limit + 1}::integer`)
   const open = await countOpen(log)
-  // One that was registered between the two looks has nothing open that we know of: it comes with the next call.
-  return rows.flatMap(row => {
+  // A route that was stored between the two statements has no counts yet: it comes with the next call.
+  const counted = rows.flatMap(row => {
     const counts = open.get(row.id)
     return counts === undefined ? [] : [descriptionOf(row, counts)]
   })
+  return pageOf(counted, limit, last => [last.handler, last.version])
 }
 
 function descriptionOf(row: HandlerRow, open: OpenCounts): HandlerDescription {
@@ -70,4 +118,69 @@ function descriptionOf(row: HandlerRow, open: OpenCounts): HandlerDescription {
     workers: Number(row.workers),
     isBackfilling: row.backfilling,
   }
+}
+
+/** In all its versions: nothing of it begins. Attempts that run end; events are still dispatched to it, and queue. */
+export async function pauseHandler(log: Log, handler: string): Promise<void> {
+  await change(
+    log,
+    handler,
+    sql`/* workflows.pause_handler */
+      update ${workflowNames(log).workflow_routes}
+      set paused_at = coalesce(paused_at, ${log.names.clock}(created_at))
+      where handler = ${handler}::text
+      returning id`,
+  )
+}
+
+async function resumeHandler(log: Log, handler: string): Promise<void> {
+  await change(
+    log,
+    handler,
+    sql`/* workflows.resume_handler */
+      update ${workflowNames(log).workflow_routes}
+      set paused_at = null,
+        retired_at = null
+      where handler = ${handler}::text
+      returning id`,
+  )
+}
+
+/** No more events, in all its versions, or in one of them, whose events then go to the newest that is left. */
+async function retireHandler(log: Log, handler: string, version?: number | undefined): Promise<void> {
+  if (version !== undefined) checkCount(`Handler "${handler}"`, 'version', version, 1)
+  await change(
+    log,
+    handler,
+    sql`/* workflows.retire_handler */
+      update ${workflowNames(log).workflow_routes}
+      set retired_at = coalesce(retired_at, ${log.names.clock}(created_at))
+      where handler = ${handler}::text
+        and (${version ?? null}::integer is null or version = ${version ?? null}::integer)
+      returning id`,
+    version,
+  )
+}
+
+async function change(log: Log, handler: string, statement: Statement, version?: number): Promise<void> {
+  await log.database.transaction(async tx => {
+    await lockDispatcher(log, tx)
+    if ((await tx.run(statement)).length === 0) throw await notFound(log, tx, handler, version)
+    await changeRoutes(log, tx)
+  })
+}
+
+async function notFound(log: Log, tx: Transaction, handler: string, version: number | undefined): Promise<Error> {
+  const rows = await tx.run<{ handler: string; version: number }>(sql`/* workflows.known_handlers */
+    select handler, version
+    from ${workflowNames(log).workflow_routes}
+    order by handler, version`)
+  const versions = rows.filter(row => row.handler === handler).map(row => row.version)
+  if (versions.length > 0)
+    return refusal(`Handler "${handler}"`, 'version', `has no version ${version}. It has ${versions.join(', ')}.`)
+  const nearest = nearestName(
+    handler,
+    rows.map(row => row.handler),
+  )
+  return new HandlerNotFound({ handler, nearest })
 }

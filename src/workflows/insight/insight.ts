@@ -1,58 +1,46 @@
 /**
- * What can be seen of workflows, and done to their handlers, by whoever operates them.
+ * What operators see of workflows and do to them.
  *
- *     activity ─► watch, attempts, tree ─► mermaid        counters ─► stats        rows ─► list, failed, handlers, workers
+ *     activity ─► watch, attempts, tree ─► mermaid        counters ─► stats        rows ─► list, handlers, executions
  *
- * Everything here looks at a bounded number of rows: pages by keyset, totals from counters, open executions counted up to a
+ * Everything here reads a bounded number of rows: pages by keyset, totals from counters, open executions counted up to a
  * limit. Watching follows the activity as the log is followed: each line once and in order, from any point on.
+ *
+ * Here: what a store has of it, of all workflows and of one; and the workers that run.
  */
 import { StoreClosed } from '../../core/errors.ts'
+import type { Page } from '../../core/page.ts'
+import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Wake } from '../../events/order/wake.ts'
 import { watchHead } from '../../events/order/watch.ts'
+import type { WorkflowHints } from '../hints.ts'
+import { workflowNames } from '../schema.ts'
 import type { SettledWatch } from '../settled.ts'
-import { type Activity, settleActivity } from './activity.ts'
-import { pauseHandler, resumeHandler, retireHandler } from './administer.ts'
-import { type AttemptPage, type AttemptsOptions, listAttempts } from './attempts.ts'
-import { type FailedOptions, type FailedWorkflow, listFailed } from './failed.ts'
-import { type HandlerDescription, listHandlers } from './handlers.ts'
-import { type ListWorkflowsOptions, listWorkflows, type WorkflowPage } from './list.ts'
-import { mermaidOf } from './mermaid.ts'
+import type { WorkflowStatus } from '../status.ts'
+import { type Activity, type Attempt, type AttemptsOptions, listAttempts, settleActivity } from './activity.ts'
+import { type ListWorkflowsOptions, listWorkflows } from './list.ts'
 import { readStats, type WorkflowStats } from './stats.ts'
-import { readTree, type TreeOptions, type WorkflowTree } from './tree.ts'
-import { type WatchFlowOptions, type WatchFlowsOptions, watchActivity } from './watch.ts'
-import { listWorkers, type WorkerDescription } from './workers.ts'
+import { mermaidOf, readTree, type TreeOptions, type WorkflowTree } from './tree.ts'
+import { type WatchWorkflowOptions, type WatchWorkflowsOptions, watchActivity } from './watch.ts'
 
 /** Of all workflows. */
 export interface Insight {
-  /** What happens to executions, each once and in order, as it comes; goes on behind a `position` seen before. */
-  watch(options?: WatchFlowsOptions): AsyncIterable<Activity>
-  /** A page of workflows with their status, newest first. */
-  list(options?: ListWorkflowsOptions): Promise<WorkflowPage>
-  /** A page of attempts that came to an end, newest first. */
-  attempts(options?: AttemptsOptions): Promise<AttemptPage>
-  /** How many there are of what, from counters. */
+  /** What happens to executions, each line once and in order, as it comes. */
+  watch(options?: WatchWorkflowsOptions): AsyncIterable<Activity>
+  /** Workflows with their status, the newest first: 50 in a page by default, at most 1000. */
+  list(options?: ListWorkflowsOptions): Promise<Page<WorkflowStatus>>
+  /** Attempts that have ended, the newest first: 100 in a page by default, at most 1000. */
+  attempts(options?: AttemptsOptions): Promise<Page<Attempt>>
+  /** How many workflows, executions and dead letters there are, from counters. */
   stats(): Promise<WorkflowStats>
-  /** A page of workflows with open dead letters. */
-  failed(options?: FailedOptions): Promise<FailedWorkflow[]>
-  /** The workers that are alive, in all processes. */
+  /** The workers that run, in all processes. */
   workers(): Promise<WorkerDescription[]>
-  /** Every version of each handler, what it still has to do, and how many workers can do it. */
-  handlers(): Promise<HandlerDescription[]>
-  /** In all versions and processes: nothing of it is begun any more; its events queue. */
-  pauseHandler(handler: string): Promise<void>
-  /** Goes on with what has queued. One that was retired is given events again, from now on. */
-  resumeHandler(handler: string): Promise<void>
-  /** Gives it, or one version of it, no more events. What is open is still run. It comes back when it is resumed. */
-  retireHandler(handler: string, options?: { version?: number | undefined }): Promise<void>
-  /** A tree as the text of a Mermaid flowchart. */
-  mermaid(tree: WorkflowTree): string
 }
 
 /** Of one workflow. */
-export interface FlowInsight {
-  /** What happens to its executions, from the beginning, each once and in order, until it is left. */
-  watch(options?: WatchFlowOptions): AsyncIterable<Activity>
+export interface WorkflowInsight {
+  /** What happens to its executions, from the beginning, each line once and in order, until the loop is left. */
+  watch(options?: WatchWorkflowOptions): AsyncIterable<Activity>
   /** Its events, the handlers they ran, the events these emitted, and so on. */
   tree(options?: TreeOptions): Promise<WorkflowTree>
   /** Its tree as the text of a Mermaid flowchart. */
@@ -61,20 +49,20 @@ export interface FlowInsight {
 
 export interface InsightParts {
   readonly log: Log
-  readonly wake: Wake
+  readonly hints: WorkflowHints
   readonly settledWatch: SettledWatch
-  /** How often who watches looks without a hint. */
+  /** How often a watch looks without a hint. */
   readonly pollMs: number
 }
 
 export interface OpenInsight {
   readonly all: Insight
-  of(correlationId: string): FlowInsight
+  of(correlationId: string): WorkflowInsight
   close(): void
 }
 
-export function openInsight({ log, wake, settledWatch, pollMs }: InsightParts): OpenInsight {
-  const watched = { settle: () => settleActivity(log), listen: (hear: () => void) => listen(wake, hear) }
+export function openInsight({ log, hints, settledWatch, pollMs }: InsightParts): OpenInsight {
+  const watched = { settle: () => settleActivity(log), listen: (listener: () => void) => listen(hints, listener) }
   const activityWatch = watchHead(log, watched, pollMs)
   const watchParts = { log, activityWatch, settledWatch }
   return {
@@ -83,16 +71,7 @@ export function openInsight({ log, wake, settledWatch, pollMs }: InsightParts): 
       list: async (options = {}) => listWorkflows(log, options),
       attempts: async (options = {}) => listAttempts(log, options),
       stats: () => readStats(log),
-      failed: async (options = {}) => listFailed(log, options),
       workers: () => listWorkers(log),
-      handlers: () => listHandlers(log),
-      pauseHandler: handler => pauseHandler(log, handler),
-      async resumeHandler(handler) {
-        await resumeHandler(log, handler)
-        wake.worked()
-      },
-      retireHandler: (handler, { version } = {}) => retireHandler(log, handler, version),
-      mermaid: mermaidOf,
     },
     of: correlationId => ({
       watch: (options = {}) => watchActivity(watchParts, { ...options, correlationId }, 'start'),
@@ -103,10 +82,73 @@ export function openInsight({ log, wake, settledWatch, pollMs }: InsightParts): 
   }
 }
 
-/** New work, its beginning and its end are all news. */
-function listen(wake: Wake, hear: () => void): () => void {
-  const releases = [wake.onWork(hear), wake.onBegin(hear), wake.onEnd(hear)]
+/** Executions that are ready, begin or end write lines of activity. */
+function listen(hints: WorkflowHints, listener: () => void): () => void {
+  const releases = [hints.onReady(listener), hints.onBegun(listener), hints.onEnded(listener)]
   return () => {
     for (const release of releases) release()
   }
+}
+
+export interface WorkerDescription {
+  /** A random id, a new one with each start. */
+  readonly id: string
+  readonly node: string | undefined
+  readonly startedAt: Date
+  /** The age of its last heartbeat. */
+  readonly heartbeatAgeMs: number
+  /** The most handlers it runs at once. */
+  readonly concurrency: number
+  readonly handlers: readonly { readonly handler: string; readonly version: number }[]
+  /** Executions it runs, and those it holds behind them in their lanes. */
+  readonly running: number
+  readonly held: number
+}
+
+interface WorkerRow {
+  owner: string
+  node: string | null
+  started_at: Date
+  age_ms: number
+  concurrency: number
+  handlers: { handler: string; version: number }[] | null
+  running: number
+  held: number
+}
+
+export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
+  const { workflow_workers, workflow_routes, workflow_executions } = workflowNames(log)
+  // Embedded, a worker of an earlier opening of the database is dead, whatever its last heartbeat.
+  const opening = log.database.soleUser ?? null
+  const rows = await log.database.run<WorkerRow>(sql`/* workflows.workers */
+    with busy as (
+      select x.worker,
+        count(*) filter (where x.state = 'running') as running,
+        count(*) filter (where x.state = 'held') as held
+      from ${workflow_executions} as x
+      where x.worker is not null
+      group by x.worker)
+    select
+      w.owner, w.node, w.started_at, w.concurrency,
+      greatest(0, extract(epoch from ${log.names.clock}(w.heartbeat_at) - w.heartbeat_at) * 1000)::float8 as age_ms,
+      (select jsonb_agg(jsonb_build_object('handler', r.handler, 'version', r.version) order by r.handler, r.version)
+        from ${workflow_routes} as r
+        where r.id = any(w.routes)) as handlers,
+      coalesce(busy.running, 0) as running,
+      coalesce(busy.held, 0) as held
+    from ${workflow_workers} as w
+    left join busy on busy.worker = w.owner
+    where w.heartbeat_at >= ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
+      and coalesce(split_part(w.owner, '/', 1) = ${opening}::text, true)
+    order by w.node nulls last, w.started_at, w.owner`)
+  return rows.map(row => ({
+    id: row.owner,
+    node: row.node ?? undefined,
+    startedAt: row.started_at,
+    heartbeatAgeMs: row.age_ms,
+    concurrency: row.concurrency,
+    handlers: row.handlers ?? [],
+    running: Number(row.running),
+    held: Number(row.held),
+  }))
 }

@@ -1,138 +1,140 @@
 /**
- * Workflows, newest first, each with its status. A page looks at a bounded number of them: the status of 1000 at most, and
- * of 10 000 at most when they began. So with a filter that fits few it may be short, or empty, and still have a `next`.
+ * Workflows for operators, each with its status: all of them, the newest first, or those with open dead letters. A page reads
+ * the status of at most 1000 of them, and at most 10 000 rows. So with a filter that fits few it may be short, or empty,
+ * and still have a `next`.
  */
-
 import { checkTime } from '../../consumers/dead-letters/dead-letter.ts'
-import { InvalidOption } from '../../core/errors.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { checkName } from '../../core/name.ts'
-import { checkWhole } from '../../core/whole.ts'
-import { numeral, sql } from '../../database/sql.ts'
+import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../../core/page.ts'
+import { fragment, numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { checkPosition } from '../../events/read/log.ts'
+import { checkCount, refusal } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
 import { readStatuses, type WorkflowState, type WorkflowStatus, workflowStates } from '../status.ts'
 
-export interface ListWorkflowsOptions {
+export interface ListWorkflowsOptions extends PageOptions {
   /** One, or several. Default: all. */
   state?: WorkflowState | readonly WorkflowState[] | undefined
+  /** Only those with open dead letters, also while something of them still runs. Default: all. */
+  hasDeadLetters?: true | undefined
   /** Only those that began at or after this time. */
   startedAfter?: Date | undefined
   /** Only those that began before this time. */
   startedBefore?: Date | undefined
   /** Only children of this workflow. */
   parent?: string | undefined
-  /** Default 50, at most 1000. */
-  limit?: number | undefined
-  /** `next` of the page before. */
-  after?: number | undefined
 }
 
-export interface WorkflowPage {
-  readonly workflows: readonly WorkflowStatus[]
-  /** Where the next page begins; undefined if there is none. */
-  readonly next: number | undefined
-}
-
+const what = 'A list of workflows'
 /** How many statuses one page reads at most, and how many at once when only some of them are wanted. */
-const mostStatuses = 1000
+const maxStatuses = 1000
 const chunkSize = 200
-const mostLooked = 10_000
-const most = numeral(mostLooked)
+const maxRead = 10_000
+const most = numeral(maxRead)
 
-export async function listWorkflows(log: Log, options: ListWorkflowsOptions): Promise<WorkflowPage> {
+/** A row to be looked at, with its place in the order of the list. */
+interface Candidate {
+  readonly correlation_id: string
+  readonly place: number | string
+  readonly fits: boolean
+  /** Its number among the rows that were read; undefined if there is no limit. */
+  readonly n?: number | undefined
+}
+
+export async function listWorkflows(log: Log, options: ListWorkflowsOptions): Promise<Page<WorkflowStatus>> {
   const { limit = 50, after } = options
-  checkWhole('limit', limit, 1, mostStatuses)
-  checkPosition('after', after)
+  checkCount(what, 'limit', limit, 1, maxStatuses)
   if (options.parent !== undefined) checkName('Correlation id', options.parent)
   const states = statesOf(options.state)
-  const workflows: WorkflowStatus[] = []
-  const chunk = states === undefined ? limit : Math.max(limit, chunkSize)
-  let below = after
-  for (let looked = 0; looked < mostStatuses; looked += chunk) {
-    const rows = await readBegun(log, options, below, chunk)
+  // All that have failed have open dead letters, which an index finds however many workflows there are.
+  const isByDeadLetter = options.hasDeadLetters === true || (states?.length === 1 && states[0] === 'failed')
+  const read = isByDeadLetter ? readFailed : readBegun
+  const items: WorkflowStatus[] = []
+  const chunk = states === undefined || isByDeadLetter ? limit : Math.max(limit, chunkSize)
+  let below = after === undefined ? undefined : (decodeCursor(after, 1)[0] as number | string)
+  for (let looked = 0; looked < maxStatuses; looked += chunk) {
+    const rows = await read(log, options, below, chunk)
     const wanted = rows.filter(row => row.fits)
-    const statuses = wanted.length === 0 ? [] : await readStatuses(log, idsOf(wanted))
-    for (const [at, status] of statuses.entries()) {
-      if (states !== undefined && !states.includes(status.state)) continue
-      workflows.push(status)
-      if (workflows.length === limit) return pageOf(workflows, wanted[at]!.first_position)
+    const ids = wanted.map(row => row.correlation_id)
+    for (const [at, status] of (ids.length === 0 ? [] : await readStatuses(log, ids)).entries()) {
+      if (!isWanted(status, states, options)) continue
+      items.push(status)
+      if (items.length === limit) return { items, next: encodeCursor([wanted[at]!.place]) }
     }
     const last = rows.at(-1)
-    const isTired = last?.n === mostLooked
-    if (last === undefined || (rows.length < chunk && !isTired)) return pageOf(workflows, undefined)
-    below = last.first_position
-    if (isTired) break
+    const isCut = last?.n === maxRead
+    if (last === undefined || (rows.length < chunk && !isCut)) return { items, next: undefined }
+    below = last.place
+    if (isCut) break
   }
-  return pageOf(workflows, below)
-}
-
-function pageOf(workflows: readonly WorkflowStatus[], next: number | undefined): WorkflowPage {
-  return { workflows, next }
+  return { items, next: below === undefined ? undefined : encodeCursor([below]) }
 }
 
 function statesOf(state: ListWorkflowsOptions['state']): readonly WorkflowState[] | undefined {
   if (state === undefined) return undefined
   const states = typeof state === 'string' ? [state] : state
   const unknown = states.find(each => !workflowStates.includes(each))
-  if (unknown !== undefined)
-    throw new InvalidOption({
-      option: 'state',
-      reason: `must be one of ${workflowStates.join(', ')}, not ${String(unknown)}`,
-    })
-  return states
+  if (unknown === undefined) return states
+  throw refusal(what, 'state', `needs one of ${workflowStates.join(', ')} as "state", not ${String(unknown)}.`)
 }
 
-interface BegunRow {
-  correlation_id: string
-  first_position: number
-  n: number
-  fits: boolean
+/** Those that an index finds by their beginning have been compared with the times and the parent already. */
+function isWanted(
+  { state, startedAt, parent }: WorkflowStatus,
+  states: readonly WorkflowState[] | undefined,
+  options: ListWorkflowsOptions,
+): boolean {
+  const { startedAfter, startedBefore } = options
+  if (states !== undefined && !states.includes(state)) return false
+  if (options.parent !== undefined && parent !== options.parent) return false
+  if (startedAfter !== undefined && (startedAt === undefined || startedAt < startedAfter)) return false
+  return startedBefore === undefined || (startedAt !== undefined && startedAt < startedBefore)
 }
 
-function idsOf(rows: readonly BegunRow[]): string[] {
-  return rows.map(row => row.correlation_id)
-}
-
-/** The last one that was looked at is among them even if it does not fit: the next page begins there. */
+/** By their first event, the newest first. The last one that was read is there even if it does not fit. */
 function readBegun(
   log: Log,
   { startedAfter, startedBefore, parent }: ListWorkflowsOptions,
-  below: number | undefined,
+  below: number | string | undefined,
   limit: number,
-): Promise<BegunRow[]> {
+): Promise<Candidate[]> {
   const from = checkTime(startedAfter, 'startedAfter')
   const to = checkTime(startedBefore, 'startedBefore')
-  return parent === undefined
-    ? log.database.run<BegunRow>(sql`/* workflows.list */
-        select l.*
-        from (
-          select w.correlation_id, w.first_position,
-            row_number() over (order by w.first_position desc) as n,
-            (${from}::timestamptz is null or w.started_at >= ${from}::timestamptz)
-              and (${to}::timestamptz is null or w.started_at < ${to}::timestamptz) as fits
-          from ${workflowNames(log).workflows} as w
-          where w.first_position < coalesce(${below ?? null}::bigint, 9223372036854775807)
-          order by w.first_position desc
-          limit ${most}) as l
-        where l.fits
-          or l.n = ${most}
-        order by l.first_position desc
-        limit ${limit}::integer`)
-    : log.database.run<BegunRow>(sql`/* workflows.list_children */
-        select l.*
-        from (
-          select w.correlation_id, w.first_position,
-            row_number() over (order by w.first_position desc) as n,
-            (${from}::timestamptz is null or w.started_at >= ${from}::timestamptz)
-              and (${to}::timestamptz is null or w.started_at < ${to}::timestamptz) as fits
-          from ${workflowNames(log).workflows} as w
-          where w.parent = ${parent}::text
-            and w.first_position < coalesce(${below ?? null}::bigint, 9223372036854775807)
-          order by w.first_position desc
-          limit ${most}) as l
-        where l.fits
-          or l.n = ${most}
-        order by l.first_position desc
-        limit ${limit}::integer`)
+  const page = fragment`
+    select l.correlation_id, l.first_position as place, l.n, l.fits
+    from (
+      select w.correlation_id, w.first_position,
+        row_number() over (order by w.first_position desc) as n,
+        (${from}::timestamptz is null or w.started_at >= ${from}::timestamptz)
+          and (${to}::timestamptz is null or w.started_at < ${to}::timestamptz) as fits
+      from ${workflowNames(log).workflows} as w
+      where w.first_position < coalesce(${below ?? null}::bigint, 9223372036854775807)
+        ${parent === undefined ? fragment`` : fragment`and w.parent = ${parent}::text`}
+      order by w.first_position desc
+      limit ${most}) as l
+    where l.fits
+      or l.n = ${most}
+    order by l.first_position desc
+    limit ${limit}::integer`
+  return log.database.run<Candidate>(
+    parent === undefined ? sql`/* workflows.list */${page}` : sql`/* workflows.list_children */${page}`,
+  )
+}
+
+/** By correlation id, downwards: ids that a store makes begin with their time, so the newest come first. */
+function readFailed(
+  log: Log,
+  _: ListWorkflowsOptions,
+  below: number | string | undefined,
+  limit: number,
+): Promise<Candidate[]> {
+  return log.database.run<Candidate>(sql`/* workflows.failed */
+    select distinct d.correlation_id, d.correlation_id as place, true as fits
+    from ${consumerNames(log).dead_letters} as d
+    where d.correlation_id is not null
+      and d.state in ('open', 'retrying')
+      and (${below ?? null}::text is null or d.correlation_id < ${below ?? null}::text)
+    order by d.correlation_id desc
+    limit ${limit}::integer`)
 }

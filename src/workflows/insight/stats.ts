@@ -1,29 +1,29 @@
 /**
- * Figures of all workflows. Totals come from counters that are kept by whoever changes what they count, in the same
- * transaction; what is open is counted up to a limit. No table is ever counted whole.
+ * Numbers of all workflows. Totals come from counters, which change in the transactions that change what they count; open
+ * executions and dead letters are counted up to a limit. No table is ever counted whole.
  */
 
 import type { DeadLetterState } from '../../consumers/dead-letters/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
-import { numeral, sql } from '../../database/sql.ts'
+import { type Fragment, fragment, joinFragments, numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { workflowNames } from '../schema.ts'
-import { countOpen, type OpenCounts, sumOf } from './open.ts'
+import { countOpen, type OpenCounts, sumOf } from './executions.ts'
 
 export interface WorkflowStats {
   readonly workflows: {
-    /** Those that were forgotten after a while included. */
+    /** Those that retention has deleted included. */
     readonly total: number
     /** Something of it is open. */
     readonly active: number
-    /** Nothing of it is open. An event that is not dispatched yet does not count; `flow.status()` looks at that too. */
+    /** Nothing of it is open. An event that is not dispatched yet does not count; `workflow.status()` looks at that, too. */
     readonly settled: number
   }
   /** Events of workflows that were dispatched. */
   readonly events: number
   readonly executions: {
     readonly dispatched: number
-    /** Those not wanted by their handler, after all, included. */
+    /** Those that their handler skipped included. */
     readonly completed: number
     /** For good. */
     readonly failed: number
@@ -38,7 +38,7 @@ export async function readStats(log: Log): Promise<WorkflowStats> {
   const totals = await readTotals(log)
   const total = (name: string): number => totals.get(name) ?? 0
   const open = sumOf((await countOpen(log)).values())
-  const deadLetters = await countLetters(log)
+  const deadLetters = await countDeadLetters(log)
   return {
     workflows: {
       total: total('workflows'),
@@ -57,7 +57,7 @@ export async function readStats(log: Log): Promise<WorkflowStats> {
   }
 }
 
-/** Each who counts has rows of its own: there are as many as workers. */
+/** Each owner has rows of its own: there are as many as workers. */
 export async function readTotals(log: Log): Promise<Map<string, number>> {
   const rows = await log.database.run<{ name: string; value: number }>(sql`/* workflows.totals */
     select name, sum(value)::float8 as value
@@ -66,40 +66,30 @@ export async function readTotals(log: Log): Promise<Map<string, number>> {
   return new Map(rows.map(({ name, value }) => [name, value]))
 }
 
-const most = numeral(10_000)
+/** In the text of the statement, as each state is: each is counted by an index that holds nothing else. */
+const maxCounted = numeral(10_000)
 
-async function countLetters(log: Log): Promise<Record<DeadLetterState, number>> {
-  const { dead_letters: letters } = consumerNames(log)
-  const [row] = await log.database.run<Record<DeadLetterState, number>>(sql`/* workflows.count_letters */
-    select
+const states: Readonly<Record<DeadLetterState, Fragment>> = {
+  open: fragment`'open'`,
+  retrying: fragment`'retrying'`,
+  replayed: fragment`'replayed'`,
+  resolved: fragment`'resolved'`,
+}
+
+async function countDeadLetters(log: Log): Promise<Record<DeadLetterState, number>> {
+  const { dead_letters } = consumerNames(log)
+  const counts = Object.values(states).map(
+    state => fragment`
       (select count(*)
         from (
           select
-          from ${letters}
+          from ${dead_letters}
           where correlation_id is not null
-            and state = 'open'
-          limit ${most}) as counted) as open,
-      (select count(*)
-        from (
-          select
-          from ${letters}
-          where correlation_id is not null
-            and state = 'retrying'
-          limit ${most}) as counted) as retrying,
-      (select count(*)
-        from (
-          select
-          from ${letters}
-          where correlation_id is not null
-            and state = 'replayed'
-          limit ${most}) as counted) as replayed,
-      (select count(*)
-        from (
-          select
-          from ${letters}
-          where correlation_id is not null
-            and state = 'resolved'
-          limit ${most}) as counted) as resolved`)
-  const { open, retrying, replayed, resolved } = row!
-  return { open: Number(open), retrying: Number(retrying), replayed: Number(replayed), resolved: Number(resolved) }
+            and state = ${state}
+          limit ${maxCounted}) as counted)`,
+  )
+  const [row] = await log.database.runArrays(sql`/* workflows.count_letters */
+    select${joinFragments(counts, ',')}`)
+  const entries = Object.keys(states).map((state, at) => [state, Number(row![at])])
+  return Object.fromEntries(entries) as Record<DeadLetterState, number>
 }

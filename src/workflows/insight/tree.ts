@@ -4,19 +4,20 @@
  *
  *     OrderPlaced ─► pay (completed) ─► OrderPaid ─► ship (running)
  *
- * An event whose cause is not part of the workflow is a root, and so is one that claims a later event, or itself, as its
- * cause: nothing is ever left out because of what somebody wrote into a causation id.
+ * An event whose cause is not part of the workflow is a root, and so is one that names a later event, or itself, as its
+ * cause: no event is left out because of its causation id.
  */
 
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { consumerNames } from '../../consumers/schema.ts'
-import { checkWhole } from '../../core/whole.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { mermaidLabel } from '../../telemetry/mermaid.ts'
+import { checkCount } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
 import type { ActivityKind } from './activity.ts'
-import type { ExecutionState } from './open.ts'
+import type { ExecutionState } from './executions.ts'
 
 export interface WorkflowTree {
   readonly correlationId: string
@@ -33,11 +34,11 @@ export interface EventNode {
   readonly kind: 'event'
   readonly id: string
   readonly type: string
-  /** */
+  /** Its place in the log. */
   readonly position: number
   readonly at: Date
   readonly handlers: readonly HandlerNode[]
-  /** What came of it without a handler that is known: published with it as its cause. */
+  /** Events that name it as their cause and were not emitted by a handler that is known. */
   readonly events: readonly EventNode[]
 }
 
@@ -71,7 +72,7 @@ export async function readTree(
   correlationId: string,
   { limit = 10_000 }: TreeOptions = {},
 ): Promise<WorkflowTree> {
-  checkWhole('limit', limit, 1, 100_000)
+  checkCount('A tree', 'limit', limit, 1, 100_000)
   return log.database.transaction(
     async tx => {
       const read = await readEvents(log, tx, correlationId, limit + 1)
@@ -119,7 +120,7 @@ interface ExecutionRow {
   error: ErrorDescription | null
 }
 
-/** Those that left a line, and those that are open; the line tells how it ended only if it is not open any more. */
+/** Those that have a line of activity, and those that are open; the last line says how it ended only if it is not open. */
 function readExecutions(
   log: Log,
   tx: Transaction,
@@ -131,7 +132,7 @@ function readExecutions(
     ...consumerNames(log),
   }
   return tx.run<ExecutionRow>(sql`/* workflows.tree_executions */
-    with told as (
+    with lines as (
       select distinct on (a.execution)
         a.execution, a.event_position, a.handler, a.version, a.kind, a.queued_ms, a.running_ms, a.error,
         count(*) filter (where a.kind = 'started') over (partition by a.execution) as attempts
@@ -155,7 +156,7 @@ function readExecutions(
         where d.correlation_id = ${correlationId}::text
           and d.state in ('open', 'retrying')
           and d.execution = coalesce(t.execution, o.id)) as dead
-    from told as t
+    from lines as t
     full join open as o on o.id = t.execution
     where ${upTo}::bigint is null
       or coalesce(t.event_position, o.position) <= ${upTo}::bigint
@@ -211,7 +212,46 @@ function handlerNode(row: ExecutionRow): Growing<HandlerNode> {
   }
 }
 
-/** An execution that went without a word was removed. */
+/** An execution without a last line was removed. */
 function endOf(kind: ActivityKind | null): EndState {
   return kind === 'completed' || kind === 'skipped' || kind === 'failed' ? kind : 'cancelled'
 }
+
+/** A tree as a flowchart of Mermaid: events as boxes, executions as rounded ones, coloured by their state. */
+export function mermaidOf({ roots, isWhole }: Pick<WorkflowTree, 'roots' | 'isWhole'>): string {
+  const lines = ['flowchart TD']
+  let drawn = 0
+  // With a list and not by recursion: a chain of events may be longer than the stack is deep.
+  const left: { node: TreeNode; from: string | undefined }[] = roots.map(node => ({ node, from: undefined })).reverse()
+  for (let next = left.pop(); next !== undefined; next = left.pop()) {
+    const { node, from } = next
+    const name = `n${++drawn}`
+    lines.push(`  ${name}${boxOf(node)}`)
+    if (from !== undefined) lines.push(`  ${from} --> ${name}`)
+    const children: readonly TreeNode[] = node.kind === 'event' ? [...node.handlers, ...node.events] : node.events
+    for (const child of [...children].reverse()) left.push({ node: child, from: name })
+  }
+  if (!isWhole) lines.push('  more["…"]')
+  return `${[...lines, ...classes].join('\n')}\n`
+}
+
+function boxOf(node: TreeNode): string {
+  if (node.kind === 'event') return `["${mermaidLabel(node.type)}"]:::event`
+  const { handler, state, attempts } = node
+  const tries = attempts > 1 ? ` (${attempts} attempts)` : ''
+  return `(["${mermaidLabel(`${handler}: ${state}${tries}`)}"]):::${classOf(node)}`
+}
+
+function classOf({ state, isDead }: HandlerNode): string {
+  if (isDead || state === 'failed') return 'dead'
+  if (state === 'completed') return 'done'
+  return state === 'skipped' || state === 'cancelled' ? 'left' : 'open'
+}
+
+const classes = [
+  '  classDef event fill:#eef,stroke:#446',
+  '  classDef done fill:#efe,stroke:#464',
+  '  classDef open fill:#ffd,stroke:#774',
+  '  classDef dead fill:#fdd,stroke:#844',
+  '  classDef left fill:#eee,stroke:#888',
+]

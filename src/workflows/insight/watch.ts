@@ -1,46 +1,48 @@
 /**
- * Watching the activity, of one workflow or of all: every line above a position, in order, none twice, none passed over,
- * first what is there, then what comes.
+ * Watching the activity, of one workflow or of all: every line above a position, in order, each once, first those that are
+ * there, then those that come.
  *
  *     settle ─► lines up to there, in pages ─► wait for a hint or a poll ─► settle …
  *
  * Invariant: the cursor never passes `settled`. After a restart of the server it goes back to the last line given out, and
  * that line must still be there: positions between it and the settled head may not have been on disk yet, and are then
- * drawn again. A server that is away is waited for. Nothing is kept but a page; who leaves frees everything at once, also
- * while a line is waited for.
+ * drawn again. While the server is away it waits. It holds nothing but a page; leaving the loop frees everything at once,
+ * also during a wait for the next line.
  */
 
-import { InvalidOption, isRillflowError } from '../../core/errors.ts'
+import { type Named, nameOf } from '../../core/definition.ts'
+import { isRillflowError } from '../../core/errors.ts'
 import { onAbort, sleep, throwIfAborted } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
+import { describe } from '../../core/options.ts'
 import { defaultBackoff, delay } from '../../core/retry.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Settled } from '../../events/order/order.ts'
 import { type LogWatch, rewound } from '../../events/order/watch.ts'
-import { checkPosition } from '../../events/read/log.ts'
 import { rereadable } from '../../events/read/read.ts'
+import { checkCount, refusal } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
 import type { SettledWatch } from '../settled.ts'
 import { type Activity, type ActivityFilter, type ActivityKind, readActivity, settleActivity } from './activity.ts'
 
 export interface WatchOptions {
-  /** Only lines above this position: that of the last one seen. 'start' for all there are, 'now' for new ones only. */
-  after?: number | 'start' | 'now' | undefined
-  handler?: string | undefined
+  /** 'start' for all lines, 'now' for new ones only, or the position of the last line seen. */
+  from?: number | 'start' | 'now' | undefined
+  handler?: Named | undefined
   /** Default: all. */
   kinds?: readonly ActivityKind[] | undefined
   signal?: AbortSignal | undefined
 }
 
-/** Of one workflow; `after` is 'start' by default. */
-export interface WatchFlowOptions extends WatchOptions {
-  /** 'settled': ends after the last line once the workflow is settled. Default: goes on until it is left. */
+/** Of one workflow; `from` is 'start' by default. */
+export interface WatchWorkflowOptions extends WatchOptions {
+  /** 'settled': ends after the last line once the workflow is settled. Default: continues until it is left. */
   until?: 'settled' | undefined
 }
 
-/** Of all workflows; `after` is 'now' by default. */
-export interface WatchFlowsOptions extends WatchOptions {
+/** Of all workflows; `from` is 'now' by default. */
+export interface WatchWorkflowsOptions extends WatchOptions {
   correlationId?: string | undefined
 }
 
@@ -52,35 +54,37 @@ export interface WatchParts {
 
 interface Watch {
   readonly filter: ActivityFilter
-  readonly after: number | 'start' | 'now'
+  readonly from: number | 'start' | 'now'
   readonly until: 'settled' | undefined
   readonly signal: AbortSignal | undefined
 }
 
-/** What is read in one go. */
+const what = 'A watch of workflows'
+/** The lines that one statement reads. */
 const pageSize = 256
-/** How many positions are looked at in one go for a filter that no index helps: a rare line must not cost a whole scan. */
+/** The positions that one statement reads for a filter without an index: a rare line must not cost a whole scan. */
 const windowSize = 10_000
 
-/** Each iteration watches anew. */
+/** Each iteration watches from the beginning. */
 export function watchActivity(
   parts: WatchParts,
-  options: WatchFlowsOptions & WatchFlowOptions,
-  defaultAfter: 'start' | 'now',
+  options: WatchWorkflowsOptions & WatchWorkflowOptions,
+  defaultFrom: 'start' | 'now',
 ): AsyncIterable<Activity> {
-  const { after = defaultAfter, correlationId, handler, kinds, until, signal } = options
-  if (after !== 'now' && after !== 'start') checkPosition('after', after)
+  const { from = defaultFrom, correlationId, kinds, until, signal } = options
+  const handler = options.handler === undefined ? undefined : nameOf(options.handler)
+  if (from !== 'now' && from !== 'start') checkCount(what, 'from', from, 0, Number.MAX_SAFE_INTEGER)
   if (correlationId !== undefined) checkName('Correlation id', correlationId)
   if (handler !== undefined) checkName('Handler', handler)
   if (kinds !== undefined && !Array.isArray(kinds))
-    throw new InvalidOption({ option: 'kinds', reason: `must be a list, not ${String(kinds)}` })
+    throw refusal(what, 'kinds', `needs a list as "kinds", not ${describe(kinds)}.`)
   if (until !== undefined && until !== 'settled')
-    throw new InvalidOption({ option: 'until', reason: `must be 'settled' or left out, not ${String(until)}` })
-  const watch = { filter: { correlationId, handler, kinds }, after, until, signal }
+    throw refusal(what, 'until', `needs 'settled' as "until", or nothing, not ${describe(until)}.`)
+  const watch = { filter: { correlationId, handler, kinds }, from, until, signal }
   return { [Symbol.asyncIterator]: () => leavable(left => followActivity(parts, watch, left)) }
 }
 
-/** A generator's own `return` would wait for the line that is waited for. */
+/** The `return` of a generator would wait for the next line. */
 function leavable(start: (left: AbortController) => AsyncGenerator<Activity, void>): AsyncIterator<Activity, void> {
   const left = new AbortController()
   const lines = start(left)
@@ -146,8 +150,8 @@ async function* followActivity(parts: WatchParts, watch: Watch, left: AbortContr
 }
 
 /** How far a watch has come. */
-interface Place {
-  /** Nothing at or below it is given out any more. */
+interface WatchPlace {
+  /** Lines at or below it were given out. */
   cursor: number
   /** Where it began. */
   start: number
@@ -156,16 +160,16 @@ interface Place {
   seen: Settled | undefined
 }
 
-async function placeOf(log: Log, { after }: Watch): Promise<Place> {
-  if (after === 'start') return { cursor: 0, start: 0, isFromNow: false, last: undefined, seen: undefined }
+async function placeOf(log: Log, { from }: Watch): Promise<WatchPlace> {
+  if (from === 'start') return { cursor: 0, start: 0, isFromNow: false, last: undefined, seen: undefined }
   const seen = await rereadable(log.database, log, () => settleActivity(log))
-  const start = after === 'now' ? seen.settled : after
+  const start = from === 'now' ? seen.settled : from
   if (seen.head < start) throw rewound(log, start, seen, 'its head is below where to begin')
-  return { cursor: start, start, isFromNow: after === 'now', last: undefined, seen }
+  return { cursor: start, start, isFromNow: from === 'now', last: undefined, seen }
 }
 
 /** The server may have restarted: from the last line given out on, everything is read anew. */
-async function goBack(log: Log, place: Place, now: Settled): Promise<void> {
+async function goBack(log: Log, place: WatchPlace, now: Settled): Promise<void> {
   if (place.last !== undefined) await verify(log, place.last, now)
   // The head that was 'now' may have been in the server's memory only.
   else if (place.isFromNow && now.head < place.start) place.start = now.head
@@ -176,7 +180,7 @@ async function goBack(log: Log, place: Place, now: Settled): Promise<void> {
 async function* linesUpTo(
   log: Log,
   filter: ActivityFilter,
-  place: Place,
+  place: WatchPlace,
   to: number,
   left: AbortSignal,
 ): AsyncGenerator<Activity, void> {
@@ -199,16 +203,16 @@ async function* linesUpTo(
 interface End {
   readonly isReached: boolean
   readonly failure: unknown
-  /** Aborts when the end is reached, will not be, or is not waited for any more. */
+  /** Aborts when the end is reached, cannot be, or is no longer waited for. */
   readonly waiting: AbortSignal
 }
 
-/** The end of a workflow, looked for while its lines are given out. */
+/** The end of a workflow, watched while its lines are given out. */
 function endOf(settledWatch: SettledWatch, correlationId: string, signal: AbortSignal): End {
   const waiting = new AbortController()
   const end = { isReached: false, failure: undefined as unknown, waiting: waiting.signal }
   settledWatch
-    .settled(correlationId, { signal, timeoutMs: Number.POSITIVE_INFINITY })
+    .waitUntilSettled(correlationId, { signal, timeoutMs: Number.POSITIVE_INFINITY })
     .then(
       () => {
         end.isReached = true
@@ -221,7 +225,7 @@ function endOf(settledWatch: SettledWatch, correlationId: string, signal: AbortS
   return end
 }
 
-/** Is the activity still the one we read? */
+/** Whether the activity is still the one that was read. */
 async function verify(log: Log, last: Activity, now: Settled): Promise<void> {
   if (now.head < last.position) throw rewound(log, last.position, now, 'its head is below what was read')
   const [found] = await log.database.run<{ execution: string; kind: string; at: Date; older: boolean }>(
@@ -235,8 +239,8 @@ async function verify(log: Log, last: Activity, now: Settled): Promise<void> {
   )
   const { execution, kind, at, older } = found!
   const isSame = execution === last.executionId && kind === last.kind && at.getTime() === last.at.getTime()
-  // The oldest lines may be deleted after a while, and then it is the first of them that are missing.
+  // Retention deletes the oldest lines first.
   const isForgotten = execution === null && !older
   if (!isSame && !isForgotten)
-    throw rewound(log, last.position, now, `the activity at ${last.position} is not there any more`)
+    throw rewound(log, last.position, now, `the activity at ${last.position} is no longer there`)
 }

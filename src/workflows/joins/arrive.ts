@@ -11,7 +11,7 @@
  */
 import type { Log } from '../../events/log.ts'
 import type { BatchPlace } from '../envelope.ts'
-import type { JoinDefinition } from '../handler.ts'
+import type { JoinRoute } from '../handler.ts'
 import type { EndedBranch } from './branches.ts'
 
 export type JoinState = 'open' | 'closed' | 'failed' | 'expired' | 'cancelled'
@@ -26,7 +26,7 @@ export interface Join {
   readonly correlationId: string
   readonly route: number
   readonly handler: string
-  readonly definition: JoinDefinition
+  readonly definition: JoinRoute
   readonly size: number
   /** What is known of the indexes in question. */
   readonly entries: Map<number, EntryOutcome>

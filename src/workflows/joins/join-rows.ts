@@ -1,17 +1,16 @@
-/** The rows of joins: read, opened and stored by one statement each, however many there are. */
-
+/** The rows of joins: read, opened, stored and expired, by one statement each, however many there are. */
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { NewExecution } from '../dispatch/enqueue.ts'
+import { enqueue, lockWorkflows, type NewExecution } from '../dispatch/enqueue.ts'
 import type { BatchPlace } from '../envelope.ts'
-import type { JoinDefinition } from '../handler.ts'
+import type { JoinRoute } from '../handler.ts'
 import type { Route } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import type { EntryOutcome, Join, JoinState } from './arrive.ts'
 import type { BranchChanges, Cause } from './branches.ts'
 
-/** A join that has to be there, opened by the event at this position if it is not. */
+/** A join that has to exist; the event at this position opens it if it does not. */
 export interface WantedJoin extends Cause {
   readonly id: string
   readonly route: Route
@@ -23,7 +22,7 @@ export interface OpenedJoin extends WantedJoin {
   readonly join: Join
 }
 
-/** By id: the joins of batches that something arrives at, or of which a branch may end; with what they know of those indexes. */
+/** By id: the joins of batches at which events arrive or of which a branch may end, with their entries for those indexes. */
 export async function readJoins(
   log: Log,
   tx: Executor,
@@ -54,7 +53,7 @@ export async function readJoins(
 function joinOf(row: unknown[]): Join {
   const [id, batchId, correlationId, route, handler, definition, size, arrived, failed, empty, state, entries] =
     row as [
-      ...[string, string, string, number, string, JoinDefinition],
+      ...[string, string, string, number, string, JoinRoute],
       ...[number, number, number, number, JoinState, [number, EntryOutcome][] | null],
     ]
   return {
@@ -64,7 +63,7 @@ function joinOf(row: unknown[]): Join {
   }
 }
 
-/** Opens those that are not there; each counts as something open of its workflow. */
+/** Opens those that do not exist; each counts as open work of its workflow. */
 export async function openJoins(
   log: Log,
   tx: Executor,
@@ -89,7 +88,7 @@ export async function openJoins(
         ${wanted.map(each => each.route.definition.join?.timeoutMs ?? null)}::integer[])
         as u(id, batch_id, correlation_id, route, size, position, outer_batches, timeout_ms)
       join ${workflowNames(log).workflows} as w on w.correlation_id = u.correlation_id
-      -- The end of what has its workflow undone opens nothing any more.
+      -- A workflow that is being undone opens no joins.
       where w.state = 'active'
       on conflict (id) do nothing
       returning id, correlation_id),
@@ -120,13 +119,13 @@ export async function openJoins(
 function newJoin({ id, route, batch, correlationId }: WantedJoin): Join {
   return {
     ...{ id, batchId: batch.id, correlationId, route: route.id, handler: route.handler, size: batch.size },
-    definition: route.definition.join ?? { policy: 'all', onTimeout: 'dead-letter' },
+    definition: route.definition.join ?? { policy: 'all', onTimeout: 'deadLetter' },
     ...{ arrived: 0, failed: 0, empty: 0, state: 'open' },
     ...{ entries: new Map(), written: new Map(), closedBy: undefined, hasChanged: false },
   }
 }
 
-/** Returns the executions of those that were closed by it, each once. */
+/** Returns the executions of the joins that were closed by it, each once. */
 export async function storeJoins(log: Log, tx: Executor, joins: readonly Join[]): Promise<NewExecution[]> {
   const entries = joins.flatMap(({ id, written }) => [...written].map(([index, entry]) => ({ id, index, ...entry })))
   if (entries.length > 0)
@@ -166,4 +165,61 @@ export async function storeJoins(log: Log, tx: Executor, joins: readonly Join[])
     .map(({ id, closedBy, route, correlationId }) => ({
       ...{ id, joinId: id, position: closedBy!, route, correlationId },
     }))
+}
+
+const maxAtOnce = 100
+
+/** Closes the joins whose time is over. Returns how many; their executions run with the events there are, or fail, as the join says. */
+export async function expireJoins(log: Log, owner: string): Promise<number> {
+  let total = 0
+  for (let seen = maxAtOnce; seen === maxAtOnce; ) {
+    const due = await log.database.run<{ id: string; correlation_id: string }>(sql`/* workflows.due_joins */
+      select id, correlation_id
+      from ${workflowNames(log).workflow_joins}
+      where state = 'open'
+        and deadline_at <= ${log.names.clock}(deadline_at)
+      order by deadline_at
+      limit ${maxAtOnce}::integer`)
+    seen = due.length
+    if (seen > 0) total += await expireSome(log, owner, due)
+  }
+  return total
+}
+
+async function expireSome(
+  log: Log,
+  owner: string,
+  due: readonly { readonly id: string; readonly correlation_id: string }[],
+): Promise<number> {
+  return log.database.transaction(async tx => {
+    await lockWorkflows(
+      log,
+      tx,
+      due.map(each => each.correlation_id),
+    )
+    const rows = await tx.run<{
+      id: string
+      route: number
+      correlation_id: string
+      position: number
+    }>(sql`/* workflows.expire_joins */
+      update ${workflowNames(log).workflow_joins} as j
+      set state = case when r.definition->'join'->>'onTimeout' = 'partial' then 'closed' else 'expired' end,
+        closed_at = ${log.names.clock}(j.closed_at)
+      from ${workflowNames(log).workflow_routes} as r
+      where j.id = any(${due.map(({ id }) => id)}::uuid[])
+        and r.id = j.route
+        and j.state = 'open'
+        and j.deadline_at <= ${log.names.clock}(j.deadline_at)
+      returning j.id, j.route, j.correlation_id, coalesce((
+        select max(e.position)
+        from ${workflowNames(log).workflow_join_entries} as e
+        where e.join_id = j.id
+          and e.outcome = 'arrived'), j.position) as position`)
+    const executions = rows.map(({ id, route, correlation_id, position }) => ({
+      ...{ id, joinId: id, route, correlationId: correlation_id, position },
+    }))
+    await enqueue(log, tx, owner, executions)
+    return rows.length
+  })
 }

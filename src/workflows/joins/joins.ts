@@ -1,52 +1,62 @@
 /**
  * Batches and the joins that close them, moved by what happens in one transaction: events are dispatched, executions end,
- * new ones are emitted. Whoever does it holds the rows of the workflows, so there is one at a time, and exactly one
- * of them finds a join complete.
+ * events are emitted. That transaction holds the rows of the workflows, so one at a time moves a batch, and exactly one
+ * finds a join complete.
  *
- * A join of a batch is opened by the first event that arrives at it; by the fan-out that names it; or by a handler that
- * says it emits what the join waits for, and ends without. Branches that had ended by then count. While it is open it
- * holds its workflow, and the branches around its batch, open; when it closes, its execution does.
+ *     emitted ─► [branches: what is open in each] ─► a branch has ended ─┐
+ *     dispatched ─► arrives at its join ─────────────────────────────────┴─► [joins] ─► complete ─► its execution
  *
- * The number of statements does not depend on how many events, branches and joins are moved.
+ * A join of a batch is opened by the first event that arrives at it, by the fan-out that names it, or by a handler that
+ * declares that it emits what the join waits for, and ends without. Branches that had ended by then count. While it is open
+ * it keeps its workflow, and the branches around its batch, open; when it closes, its execution does.
+ *
+ * Guarantees: a join is complete once, however many events arrive at the same moment. The number of statements does not
+ * depend on how many events, branches and joins are moved.
  */
 import type { Awaitable } from '../../core/core.ts'
 import { derivedId } from '../../core/derived-id.ts'
 import { nearestName } from '../../core/nearest.ts'
 import type { Executor } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { NewExecution } from '../dispatch/enqueue.ts'
-import type { Emitted } from '../emitted.ts'
-import type { BatchPlace } from '../envelope.ts'
+import { executionId, type NewExecution } from '../dispatch/enqueue.ts'
+import type { InlineRun } from '../dispatch/inline.ts'
+import type { Routing } from '../dispatch/routing.ts'
+import type { Emitted } from '../emit.ts'
+import { type BatchPlace, envelopeOf } from '../envelope.ts'
 import { HandlerNotFound } from '../errors.ts'
-import type { Route } from '../routes.ts'
+import { loadRoutes, type Route } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
+import type { Outcome } from '../work/outcome.ts'
 import { arrive, closeIfDue, endBranch, type Join } from './arrive.ts'
 import { addChange, type BranchChanges, type Cause, type EndedBranch, readEnded, storeBranches } from './branches.ts'
+import { batchesOf } from './join.ts'
 import { openJoins, readJoins, storeJoins, type WantedJoin } from './join-rows.ts'
 
 /** What happened to batches in one transaction. */
 export interface BatchMoves {
   readonly branches: readonly BranchMove[]
   readonly arrivals: readonly Arrival[]
-  /** What was emitted: events under way, and batches opened. */
+  /** Events that were emitted, and batches that were opened. */
   readonly emitted: readonly (Emitted & Cause)[]
 }
 
 export interface BranchMove extends Cause {
   readonly batches: readonly BatchPlace[]
-  /** How many things more, or less, are under way in its branches. */
+  /** How much more, or less, is open in its branches. */
   readonly change: number
   readonly isFailed: boolean
-  /** What the handlers that have ended could have emitted and did not. */
+  /** The types that the handlers that have ended may emit and did not. */
   readonly emits: readonly string[]
 }
 
-/** An event that a join waits for. */
+/** An event that arrives at a join. */
 export interface Arrival extends Cause {
   readonly route: Route
   readonly batches: readonly BatchPlace[]
 }
 
-export function hasMoves({ branches, arrivals, emitted }: BatchMoves): boolean {
+function hasMoves({ branches, arrivals, emitted }: BatchMoves): boolean {
   return (
     branches.length > 0 ||
     arrivals.length > 0 ||
@@ -55,13 +65,13 @@ export function hasMoves({ branches, arrivals, emitted }: BatchMoves): boolean {
 }
 
 export interface MovedBatches {
-  /** The executions of joins that are complete now: the caller queues them. */
+  /** The executions of joins that are complete now, which the caller queues. */
   readonly joined: readonly NewExecution[]
   /** Whether a join was opened that has a time limit. */
   readonly isTimed: boolean
 }
 
-/** The caller holds the workflows. The routes are only asked for if they are needed. */
+/** The caller holds the workflows. The routes are read only if they are needed. */
 export async function moveBatches(
   log: Log,
   tx: Executor,
@@ -164,4 +174,103 @@ function joinsOf(routes: readonly Route[], { emits, position }: BranchMove): Rou
     if (known === undefined || known.version < route.version) newest.set(route.handler, route)
   }
   return [...newest.values()].filter(({ types }) => types?.some(type => emits.includes(type)))
+}
+
+/** How the dispatch of events moves batches: the events are no longer open, what they started is. */
+export function dispatchMoves(
+  routings: readonly Routing[],
+  executions: readonly NewExecution[],
+  runs: readonly InlineRun[],
+  isRepeated: boolean,
+): BatchMoves {
+  const started = new Map<number, number>()
+  for (const { position } of executions) started.set(position, (started.get(position) ?? 0) + 1)
+  const queued = new Set(executions.map(({ id }) => id))
+  const members = routings.filter(({ envelope }) => envelope.batches.length > 0)
+  return {
+    branches: members.flatMap(routing => {
+      const { correlationId, position } = routing.event
+      const { batches, handler } = routing.envelope
+      // A published event was not open before; if it starts nothing, nothing has ended.
+      const change = (started.get(position) ?? 0) - (handler === undefined || isRepeated ? 0 : 1)
+      const emits = unmet(routing, queued, runs)
+      return change === 0 && emits.length === 0
+        ? []
+        : [{ correlationId, position, batches, change, isFailed: false, emits }]
+    }),
+    arrivals: members.flatMap(({ event: { correlationId, position }, envelope: { batches }, routes }) =>
+      routes.filter(({ kind }) => kind === 'join').map(route => ({ route, correlationId, position, batches })),
+    ),
+    emitted: runs.flatMap(({ event: { correlationId, position }, emitted }) =>
+      emitted === undefined ? [] : [{ ...emitted, correlationId, position }],
+    ),
+  }
+}
+
+/** The types that inline handlers which ran for this event, or did not want it, may emit and did not. */
+function unmet({ event, routes }: Routing, queued: ReadonlySet<string>, runs: readonly InlineRun[]): string[] {
+  const declared = routes.filter(({ kind, definition }) => kind === 'inline' && definition.emits !== undefined)
+  return declared.flatMap(({ handler, definition }) => {
+    const id = executionId(event, handler)
+    const types = runs.find(run => run.executionId === id)?.emitted?.types ?? []
+    return queued.has(id) ? [] : (definition.emits ?? []).filter(type => !types.includes(type))
+  })
+}
+
+/** How the outcomes of attempts move batches: what has ended is no longer open, what it emitted is. */
+export function completeMoves(outcomes: readonly Outcome[]): BatchMoves {
+  const done = outcomes.filter(({ kind, execution }) => kind === 'done' && execution.undoId === undefined)
+  return {
+    arrivals: [],
+    branches: done.flatMap(({ execution, activity, emits, emitted }) => {
+      const { correlationId, position } = execution
+      const batches = batchesOf(execution)
+      if (batches.length === 0) return []
+      const move = { correlationId, position, batches, change: -1, isFailed: activity === 'failed' }
+      return [{ ...move, emits: emits.filter(type => emitted?.types.includes(type) !== true) }]
+    }),
+    emitted: done.flatMap(({ execution: { correlationId, position }, emitted }) =>
+      emitted === undefined ? [] : [{ ...emitted, correlationId, position }],
+    ),
+  }
+}
+
+/**
+ * Executions that enter their branches (+1) or leave them (-1) without an event or an outcome: a retry, a removal. Returns
+ * the executions of joins that are complete with it, which the caller queues. The caller holds the workflows.
+ */
+export async function recountBranches(
+  log: Log,
+  tx: Executor,
+  owner: string,
+  executions: readonly Pick<NewExecution, 'position' | 'correlationId' | 'joinId'>[],
+  change: 1 | -1,
+): Promise<readonly NewExecution[]> {
+  if (executions.length === 0) return []
+  const rows = await tx.run<{
+    n: number
+    headers: Record<string, unknown> | null
+    outer: BatchPlace[] | null
+  }>(sql`/* workflows.places */
+    select u.n, e.headers, j.outer_batches as outer
+    from unnest(
+      ${executions.map(({ position }) => position)}::bigint[],
+      ${executions.map(({ joinId }) => joinId ?? null)}::uuid[]) with ordinality as u(position, join_id, n)
+    left join lateral (
+      select found.headers
+      from ${log.names.events} as found
+      where found.position = u.position
+      limit 1) as e on true
+    left join lateral (
+      select found.outer_batches
+      from ${workflowNames(log).workflow_joins} as found
+      where found.id = u.join_id
+      limit 1) as j on true`)
+  const branches = rows.flatMap(({ n, headers, outer }) => {
+    const { position, correlationId } = executions[Number(n) - 1]!
+    const batches = outer ?? envelopeOf({ headers: headers ?? {} }).batches
+    return batches.length === 0 ? [] : [{ position, correlationId, batches, change, isFailed: false, emits: [] }]
+  })
+  const moves = { branches, arrivals: [], emitted: [] }
+  return (await moveBatches(log, tx, owner, () => loadRoutes(log, tx), moves)).joined
 }

@@ -1,23 +1,16 @@
-/** One schedule as it is defined: when, what to do about missed times, and the code that says which events a run publishes. */
+/** Schedules as they are defined: when they run, what to do about missed times, and the code that emits their events. */
 import { createHash } from 'node:crypto'
 import type { Awaitable } from '../../core/core.ts'
-import { InvalidOption } from '../../core/errors.ts'
+import type { Definition } from '../../core/definition.ts'
 import { canonicalJson } from '../../core/json.ts'
 import { checkName } from '../../core/name.ts'
-import { checkWhole } from '../../core/whole.ts'
-import type { Emission } from '../emit.ts'
-import type { Missed } from './missed.ts'
-import { checkTimes, type ScheduleTimes } from './times.ts'
+import { describe, refuseUnknownOptions } from '../../core/options.ts'
+import type { EventDefinitions, EventMap, EventsCarried, UntypedEvents } from '../../events/definition.ts'
+import type { Emission, Emit } from '../emit.ts'
+import { checkCount, refusal } from '../handler.ts'
+import { checkTimes, type Missed, type ScheduleTimes } from './times.ts'
 
-export type ScheduleOptions = ScheduleWhen & {
-  /** What to do about due times that nobody was there for. Default 'once': one run for all of them. */
-  missed?: Missed | undefined
-  /** The workflow that its events are part of. Default: a new one with each run. */
-  correlationId?: string | undefined
-  /** How long a run may take. Default 30 000. */
-  timeoutMs?: number | undefined
-}
-
+/** When it is due: by a cron expression, an interval or once. */
 export type ScheduleWhen =
   /** Five fields, or six with seconds first. The default time zone is UTC. */
   | { cron: string; timeZone?: string | undefined; everyMs?: undefined; at?: undefined }
@@ -26,51 +19,78 @@ export type ScheduleWhen =
   /** Once. */
   | { at: Date; cron?: undefined; timeZone?: undefined; everyMs?: undefined }
 
-export interface ScheduleContext {
+export type ScheduleOptions<M extends EventMap = UntypedEvents> = ScheduleWhen & {
+  /** The events there are; for the types only. */
+  events?: EventDefinitions<M> | undefined
+  /** Emits the events of one run. */
+  run(ctx: ScheduleContext<M>): Awaitable<ScheduleResult<keyof M & string>>
+  /** What to do about due times at which no worker ran it. Default 'once': one run for all of them. */
+  missed?: Missed | undefined
+  /** The workflow that its events are part of. Default: a new one with each run. */
+  correlationId?: string | undefined
+  /** How long a run may take. Default 30 000. */
+  timeoutMs?: number | undefined
+}
+
+export interface ScheduleContext<M extends EventMap = UntypedEvents> {
   readonly name: string
-  /** When this run was due; of one that was asked for by hand, when that was. */
+  /** When this run was due; of one that an operator asked for, when that was. */
   readonly dueAt: Date
   /** Aborts when the run's time is over, or its worker has to stop. */
   readonly signal: AbortSignal
   readonly isManual: boolean
+  readonly emit: Emit<M>
 }
 
 /** What a run publishes. */
-export type ScheduleResult<E extends Emission = Emission> =
+export type ScheduleResult<Type extends string = string> =
   | undefined
   | null
   // biome-ignore lint/suspicious/noConfusingVoidType: a function without a return statement gives exactly that.
   | void
-  | E
-  | readonly E[]
+  | Emission<Type>
+  | readonly Emission<Type>[]
 
-export type ScheduleRunner = (ctx: ScheduleContext) => Awaitable<ScheduleResult>
-
-/** As it is stored. */
-export type ScheduleDefinition = ScheduleTimes & {
+/** The part of a schedule that is stored. */
+export type StoredSchedule = ScheduleTimes & {
   readonly missed: Missed
   readonly timeoutMs: number
   readonly correlationId?: string | undefined
 }
 
-export interface Schedule {
-  readonly name: string
-  readonly definition: ScheduleDefinition
+/** A schedule, as it was defined. `M`: the events it needs. */
+export interface Schedule<M extends EventMap = never> extends Definition<'schedule'> {
+  /** Never there at run time: it keeps a definition out of stores that lack its events. */
+  readonly '~uses'?: ((events: M) => void) | undefined
+  readonly definition: StoredSchedule
   /** Of its times: another one means that they begin anew. */
   readonly digest: string
-  readonly run: ScheduleRunner
+  readonly run: (ctx: ScheduleContext) => Awaitable<ScheduleResult>
 }
 
-export function defineSchedule(name: string, options: ScheduleOptions, run: ScheduleRunner): Schedule {
+const options = [
+  ...['cron', 'timeZone', 'everyMs', 'at', 'events', 'run', 'missed', 'correlationId', 'timeoutMs'],
+] as const
+
+export function defineSchedule<M extends EventMap = UntypedEvents>(
+  name: string,
+  definition: ScheduleOptions<M>,
+): Schedule<EventsCarried<NoInfer<M>>> {
+  const what = `Schedule "${name}"`
   checkName('Schedule', name)
-  const { missed = 'once', correlationId, timeoutMs = 30_000 } = options
-  const times = checkTimes(options)
+  refuseUnknownOptions(what, definition, options)
+  const { missed = 'once', correlationId, timeoutMs = 30_000, run } = definition
+  const times = checkTimes(what, definition)
   if (!['once', 'all', 'skip'].includes(missed))
-    throw new InvalidOption({ option: 'missed', reason: `must be 'once', 'all' or 'skip', not ${String(missed)}` })
+    throw refusal(what, 'missed', `needs 'once', 'all' or 'skip' as "missed", not ${describe(missed)}.`)
   if (correlationId !== undefined) checkName('Correlation id', correlationId)
-  checkWhole('timeoutMs', timeoutMs, 1)
+  checkCount(what, 'timeoutMs', timeoutMs, 1)
   if (typeof run !== 'function')
-    throw new InvalidOption({ option: 'run', reason: `of schedule "${name}" is no function` })
+    throw refusal(what, 'run', `has no function to run: "run" is ${describe(run)}. Give it as a field: run(ctx) { … }.`)
   const digest = createHash('sha256').update(canonicalJson(times)).digest('hex')
-  return { name, definition: { ...times, missed, timeoutMs, correlationId }, digest, run }
+  return Object.freeze({
+    ...{ kind: 'schedule' as const, name, digest },
+    definition: { ...times, missed, timeoutMs, correlationId },
+    run: run as unknown as Schedule['run'],
+  })
 }

@@ -1,25 +1,26 @@
 /** Runs schedules on behalf of workers: begins what is due, sees each run to its end, waits for them when a worker stops. */
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { settledWithin, sleep } from '../../core/lifecycle.ts'
+import { abortable, settledWithin, sleep } from '../../core/lifecycle.ts'
 import { delay } from '../../core/retry.ts'
-import type { AppendParts } from '../../events/append/append.ts'
-import type { EmitLimits } from '../emitted.ts'
+import type { Log } from '../../events/log.ts'
+import type { AppendIn, EmitLimits } from '../emit.ts'
 import { DuplicateSchedule } from '../errors.ts'
-import { type ClaimedSchedule, claimSchedules, moveClaim, releaseClaim } from './claim.ts'
-import { endRun } from './end.ts'
-import { chooseDue } from './missed.ts'
-import { type EndedRun, failedRun, runSchedule } from './run.ts'
+import type { WorkflowHints } from '../hints.ts'
+import { type ClaimedSchedule, claimSchedules, moveClaim, releaseClaim, storeSchedules } from './claim.ts'
+import { type EndedRun, endRun, failedRun, runSchedule } from './run.ts'
 import type { Schedule } from './schedule.ts'
-import { storeSchedules } from './store.ts'
-import { dueTimes } from './times.ts'
+import { chooseDue, dueTimes } from './times.ts'
 
-export interface SchedulerParts extends AppendParts {
+export interface SchedulerParts {
+  readonly log: Log
+  readonly hints: WorkflowHints
   readonly limits: EmitLimits
+  readonly append: AppendIn
 }
 
 /** The worker on whose behalf schedules are run. */
-export interface ScheduleHost {
+export interface ScheduleWorker {
   readonly owner: string
   /** Has the worker look again after so long, at the latest. */
   lookIn(ms: number): void
@@ -33,17 +34,17 @@ export interface Scheduler {
   names(): readonly string[]
   /** Stores what is not yet. */
   register(): Promise<void>
-  /** Begins what is due, and returns when to look again; `inMs` is when the next one is due. */
-  begin(inMs: number | undefined, host: ScheduleHost): Promise<number>
-  /** Waits for the runs of this worker, then cuts them off. It begins no more. */
-  drain(owner: string, limitMs: number): Promise<void>
+  /** Begins runs that are due, and returns when to look again. */
+  begin(worker: ScheduleWorker): Promise<number>
+  /** Waits for the runs of this worker until `cutOff` aborts, then cuts them off. No more runs begin. */
+  drain(owner: string, cutOff: AbortSignal): Promise<void>
 }
 
 /** The most runs at once in one store. */
-const mostAtOnce = 16
+const maxAtOnce = 16
 /** How soon to look again when somebody else was faster: it may be free again. */
 const missedClaimMs = 25
-const troubleBackoff = { baseMs: 50, factor: 2, maxMs: 2_000, jitter: 0.5 }
+const retryBackoff = { baseMs: 50, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
 interface Runs {
   readonly all: Set<Promise<void>>
@@ -52,10 +53,10 @@ interface Runs {
 }
 
 export function openScheduler(parts: SchedulerParts): Scheduler {
-  const { log, wake } = parts
+  const { log, hints } = parts
   const schedules = new Map<string, Schedule>()
   const stored = new Set<string>()
-  const hosts = new Map<string, Runs>()
+  const workers = new Map<string, Runs>()
   const running = new Set<string>()
   const names = (): string[] => [...stored].filter(name => !running.has(name))
 
@@ -71,40 +72,39 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
       if (missing.length === 0) return
       await storeSchedules(log, missing)
       for (const { name } of missing) stored.add(name)
-      wake.changed()
+      hints.changed()
     },
-    async begin(inMs, host) {
-      if (inMs === undefined || inMs > 0) return inMs ?? Number.POSITIVE_INFINITY
-      const runs = runsOf(host.owner)
-      const limit = mostAtOnce - running.size
-      // Whoever ends has us look again.
+    async begin(worker) {
+      const runs = runsOf(worker.owner)
+      const limit = maxAtOnce - running.size
+      // A run that ends has the worker look again.
       if (limit <= 0 || runs.isDraining) return Number.POSITIVE_INFINITY
-      const claims = await claimSchedules(log, { owner: host.owner, names: names(), limit })
+      const claims = await claimSchedules(log, { owner: worker.owner, names: names(), limit })
       for (const claimed of claims) {
         running.add(claimed.name)
-        const run = carryOut(claimed, host, runs).finally(() => runs.all.delete(run))
+        const run = carryOut(claimed, worker, runs).finally(() => runs.all.delete(run))
         runs.all.add(run)
       }
       return claims.length === 0 ? missedClaimMs : 0
     },
-    async drain(owner, limitMs) {
+    async drain(owner, cutOff) {
       const runs = runsOf(owner)
       runs.isDraining = true
-      await settledWithin(Promise.all(runs.all), limitMs)
-      runs.over.abort(new Error('the worker is stopped'))
+      await abortable(Promise.all(runs.all), cutOff).catch(() => {})
+      runs.over.abort(new Error('The worker was stopped.'))
       await settledWithin(Promise.all(runs.all), 1_000)
-      hosts.delete(owner)
+      workers.delete(owner)
     },
   }
 
   function runsOf(owner: string): Runs {
-    const known = hosts.get(owner) ?? { all: new Set(), over: new AbortController(), isDraining: false }
-    hosts.set(owner, known)
+    const known = workers.get(owner) ?? { all: new Set(), over: new AbortController(), isDraining: false }
+    workers.set(owner, known)
     return known
   }
 
   /** This run, and those that have come due meanwhile. */
-  async function carryOut(first: ClaimedSchedule, { owner, lookIn }: ScheduleHost, runs: Runs): Promise<void> {
+  async function carryOut(first: ClaimedSchedule, { owner, lookIn }: ScheduleWorker, runs: Runs): Promise<void> {
     let inMs: number | undefined = 0
     try {
       for (
@@ -173,7 +173,7 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
       } catch (error) {
         if (over.aborted || isRillflowError(error, 'store_closed')) throw error
         if (isInterruption(error) || isRillflowError(error, 'serialization_failed')) {
-          await sleep(delay(troubleBackoff, tries), { signal: over, clock: log.clock })
+          await sleep(delay(retryBackoff, tries), { signal: over, clock: log.clock })
         } else if (run.append === undefined) throw error
         else run = failedRun(log, claimed, error)
       }

@@ -1,133 +1,213 @@
 /**
  * Schedules: events that are published because it is time.
  *
- *     tick ─► claim ─► run ─► end: events, record, next due time        due ──► claimed ──► due · done (one-time)
+ *     duty ─► claim ─► run ─► end: events, record, next due time        due ──► claimed ──► due · done (one-time)
  *
  * Guarantees:
  * - A due time is run by one process at a time, and recorded once: the claim has a fence, the record a primary key of schedule
- *   and due time, and what it publishes has ids that follow from both.
+ *   and due time, and the events it publishes have ids that follow from both.
  * - Only the database's clock decides what is due, and the next due time follows from the last one, not from when it ran.
- * - A run that fails is recorded with its error; the next one comes when it is due. What is due during a run waits for its end.
- * - A run whose process died is taken over when its worker is known to be gone, at the latest when its time is over.
+ * - A run that fails is recorded with its error; the next one comes when it is due. A due time during a run waits for its end.
+ * - A run whose process died is taken over when its worker is known to be dead, at the latest when its time is over.
  *
- * What can fail: the code (recorded), the process (taken over; so the code is called at least once), the database (waited
- * for). A schedule whose code no process has stays, shows in `schedules.list()`, and is run when somebody has it again.
+ * What can fail: the code (recorded), the process (taken over; so the code is called at least once), the database (the run
+ * waits). A schedule whose code no process has stays, shows in `schedules.list()`, and runs when a process has it again.
  *
- * Here: the schedules that are stored, also those whose code is elsewhere: where they stand, what their runs came to, and what an
- * operator does with them. Every change is told to the workers.
+ * Here: the schedules that are stored, also those whose code is elsewhere: their status, their runs, and what an operator
+ * does to them. Every change hints the workers.
  */
-
-import { InvalidOption, Overloaded } from '../../core/errors.ts'
+import type { ErrorDescription } from '../../consumers/run/failure.ts'
+import { type Named, nameOf } from '../../core/definition.ts'
+import { Overloaded } from '../../core/errors.ts'
 import { nearestName } from '../../core/nearest.ts'
-import { checkWhole } from '../../core/whole.ts'
+import { describe } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
-import type { AppendParts } from '../../events/append/append.ts'
 import type { Log } from '../../events/log.ts'
 import { ScheduleNotFound } from '../errors.ts'
+import { checkCount, refusal } from '../handler.ts'
+import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
-import { correlationOf } from './run.ts'
-import type { ScheduleDefinition } from './schedule.ts'
+import { correlationOf, type ScheduleOutcome } from './run.ts'
+import type { StoredSchedule } from './schedule.ts'
 import type { Scheduler } from './scheduler.ts'
-import { type ListedRun, readRuns, readSchedules, type ScheduleStatus } from './status.ts'
 import { dueTimes } from './times.ts'
 
+/** The schedules of a store: `store.workflows.schedules`. */
 export interface Schedules {
-  /** All of them, by name. */
-  list(): Promise<ScheduleStatus[]>
-  /** A run under way still ends; none begins, except by `trigger`. */
-  pause(name: string): Promise<void>
-  /** Goes on with the next due time. What came due meanwhile was not missed but left out; a one-time schedule still runs. */
-  resume(name: string): Promise<void>
-  /** Asks for a run now, beside the regular ones; the next worker that has its code runs it, also while it is paused. */
-  trigger(name: string): Promise<TriggeredRun>
-  /** Its runs that have ended, the latest first, as far back as history is kept. */
-  history(name: string, options?: ScheduleHistoryOptions): Promise<ListedRun[]>
+  /** By name: 1000 in a page by default. */
+  list(options?: PageOptions): Promise<Page<ScheduleStatus>>
+  /** A run that has begun still ends; none begins, except by `trigger`. */
+  pause(schedule: Named): Promise<void>
+  /** Continues with the next due time. Times that came due meanwhile are left out; a one-time schedule still runs. */
+  resume(schedule: Named): Promise<void>
+  /** Asks for one more run now; the next worker that has its code runs it, also while it is paused. */
+  trigger(schedule: Named): Promise<TriggeredRun>
+  /** Its runs that have ended, the latest first, as far back as retention keeps them: 100 in a page by default. */
+  history(schedule: Named, options?: ScheduleHistoryOptions): Promise<Page<ScheduleRun>>
   /** Removes it and its history. Where its code still is, it begins anew with the next start. */
-  delete(name: string): Promise<void>
+  delete(schedule: Named): Promise<void>
+}
+
+export interface ScheduleStatus {
+  readonly name: string
+  /** Done: it has no due time left, as a one-time schedule that has run. */
+  readonly state: 'active' | 'paused' | 'done'
+  readonly definition: StoredSchedule
+  /** When it is due next; in the past if it waits for a worker. */
+  readonly nextAt: Date | undefined
+  /** When the last run was due, also if an operator asked for it, and how it ended. */
+  readonly lastAt: Date | undefined
+  readonly lastOutcome: ScheduleOutcome | undefined
+  readonly pausedAt: Date | undefined
+  readonly isRunning: boolean
+  /** Runs that operators asked for and that have not ended. */
+  readonly triggered: number
+  /** Whether this store has its code. */
+  readonly isHere: boolean
 }
 
 export interface TriggeredRun {
   readonly schedule: string
   readonly dueAt: Date
-  /** The workflow that what it publishes will be part of. */
+  /** The workflow that its events will be part of. */
   readonly correlationId: string
 }
 
-export interface ScheduleHistoryOptions {
-  /** The most runs to return. Default 100. */
-  limit?: number | undefined
-  /** Only those before this time, or before this run: the last one of the page before. */
-  before?: Date | Pick<ListedRun, 'dueAt' | 'isManual'> | undefined
+/** A run that has ended. */
+export interface ScheduleRun {
+  readonly schedule: string
+  readonly dueAt: Date
+  readonly isManual: boolean
+  /** Skipped: it was missed, and its schedule does not run missed times. */
+  readonly outcome: ScheduleOutcome
+  readonly startedAt: Date
+  readonly endedAt: Date
+  readonly correlationId: string
+  readonly eventIds: readonly string[]
+  readonly error: ErrorDescription | undefined
 }
 
-/** The most runs that can be asked for and not have begun. */
-const mostTriggers = 100
+export interface ScheduleHistoryOptions extends PageOptions {
+  /** Only runs that were due before this time. */
+  dueBefore?: Date | undefined
+}
 
-export function openSchedules(parts: AppendParts, scheduler: Scheduler, register: () => Promise<void>): Schedules {
-  const { log, wake } = parts
+/** The most runs that can be asked for and have not begun. */
+const maxTriggers = 100
 
+export function openSchedules(
+  log: Log,
+  hints: WorkflowHints,
+  scheduler: Scheduler,
+  sync: () => Promise<void>,
+): Schedules {
+  const { workflow_schedules, workflow_schedule_runs } = workflowNames(log)
   return {
-    async list() {
-      await register()
-      return readSchedules(log, scheduler)
+    async list(options = {}) {
+      await sync()
+      return listSchedules(log, scheduler, options)
     },
-    async pause(name) {
-      await register()
+    async pause(schedule) {
+      const name = nameOf(schedule)
+      await sync()
       const rows = await log.database.run(sql`/* workflows.pause_schedule */
-        update ${workflowNames(log).workflow_schedules}
-        set paused_at = coalesce(paused_at, ${log.names.clock}(paused_at))
+        update ${workflow_schedules}
+        set paused_at = coalesce(paused_at, ${log.names.clock}(created_at))
         where name = ${name}::text
         returning name`)
       if (rows.length === 0) throw await notFound(log, name)
     },
-    async resume(name) {
-      await register()
-      await log.database.transaction(tx => resume(log, tx, name))
-      wake.changed()
+    async resume(schedule) {
+      await sync()
+      await log.database.transaction(tx => resume(log, tx, nameOf(schedule)))
+      hints.changed()
     },
-    async trigger(name) {
-      await register()
-      const triggered = await trigger(log, name)
-      wake.changed()
+    async trigger(schedule) {
+      await sync()
+      const triggered = await trigger(log, nameOf(schedule))
+      hints.changed()
       return triggered
     },
-    async history(name, { limit = 100, before } = {}) {
-      checkWhole('limit', limit, 1, 1_000)
-      const time = before instanceof Date ? before : before?.dueAt
-      if (before !== undefined && (!(time instanceof Date) || Number.isNaN(time.getTime())))
-        throw new InvalidOption({ option: 'before', reason: 'must be a valid Date or a run' })
-      await register()
-      const isManual = before !== undefined && !(before instanceof Date) && before.isManual
-      const runs = await readRuns(log, name, limit, time === undefined ? undefined : { dueAt: time, isManual })
-      if (runs.length === 0 && !(await isKnown(log, name))) throw await notFound(log, name)
+    async history(schedule, options = {}) {
+      await sync()
+      const name = nameOf(schedule)
+      const runs = await listRuns(log, name, options)
+      if (runs.items.length === 0 && !(await isKnown(log, name))) throw await notFound(log, name)
       return runs
     },
-    async delete(name) {
-      await register()
+    async delete(schedule) {
+      const name = nameOf(schedule)
+      await sync()
       await log.database.transaction(async tx => {
         const rows = await tx.run(sql`/* workflows.delete_schedule */
-          delete from ${workflowNames(log).workflow_schedules}
+          delete from ${workflow_schedules}
           where name = ${name}::text
           returning name`)
         if (rows.length === 0) throw await notFound(log, name, tx)
         await tx.run(sql`/* workflows.delete_schedule_runs */
-          delete from ${workflowNames(log).workflow_schedule_runs}
+          delete from ${workflow_schedule_runs}
           where schedule = ${name}::text`)
       })
     },
   }
 }
 
+async function listSchedules(
+  log: Log,
+  code: Pick<Scheduler, 'has'>,
+  { after, limit = 1000 }: PageOptions,
+): Promise<Page<ScheduleStatus>> {
+  checkCount('A list of schedules', 'limit', limit, 1, 10_000)
+  const { workflow_schedules, workflow_workers } = workflowNames(log)
+  const rows = await log.database.run<{
+    name: string
+    definition: StoredSchedule
+    next_at: Date | null
+    last_at: Date | null
+    last_outcome: ScheduleOutcome | null
+    paused_at: Date | null
+    running: boolean
+    triggered: number
+  }>(sql`/* workflows.schedules */
+    select
+      s.name, s.definition, s.next_at, s.last_at, s.last_outcome, s.paused_at,
+      coalesce(s.claimed_until > ${log.names.clock}(s.claimed_until), false)
+        and exists (
+          select
+          from ${workflow_workers} as w
+          where w.owner = s.owner) as running,
+      cardinality(s.triggers) as triggered
+    from ${workflow_schedules} as s
+    where s.name > ${after === undefined ? '' : (decodeCursor(after, 1)[0] as string)}::text
+    order by s.name
+    limit ${limit + 1}::integer`)
+  const schedules = rows.map(({ name, definition, next_at, last_at, last_outcome, paused_at, running, triggered }) => ({
+    name,
+    state: next_at === null ? ('done' as const) : paused_at === null ? ('active' as const) : ('paused' as const),
+    definition,
+    nextAt: next_at ?? undefined,
+    lastAt: last_at ?? undefined,
+    lastOutcome: last_outcome ?? undefined,
+    pausedAt: paused_at ?? undefined,
+    isRunning: running,
+    triggered,
+    isHere: code.has(name),
+  }))
+  return pageOf(schedules, limit, last => [last.name])
+}
+
 async function resume(log: Log, tx: Executor, name: string): Promise<void> {
+  const { workflow_schedules } = workflowNames(log)
   const [row] = await tx.run<{
     next_at: Date | null
     now: Date
     paused: boolean
-    definition: ScheduleDefinition
+    definition: StoredSchedule
   }>(sql`/* workflows.paused_schedule */
-    select next_at, ${log.names.clock}(name) as now, paused_at is not null as paused, definition
-    from ${workflowNames(log).workflow_schedules}
+    select next_at, ${log.names.clock}(created_at) as now, paused_at is not null as paused, definition
+    from ${workflow_schedules}
     where name = ${name}::text
     for update`)
   if (row === undefined) throw await notFound(log, name, tx)
@@ -137,7 +217,7 @@ async function resume(log: Log, tx: Executor, name: string): Promise<void> {
   const isPast = nextAt !== null && nextAt <= now && !('at' in definition)
   const resumed = isPast ? times.next(times.latest(nextAt, now)) : nextAt
   await tx.run(sql`/* workflows.resume_schedule */
-    update ${workflowNames(log).workflow_schedules}
+    update ${workflow_schedules}
     set paused_at = null,
       next_at = ${resumed?.toISOString() ?? null}::timestamptz
     where name = ${name}::text`)
@@ -145,21 +225,23 @@ async function resume(log: Log, tx: Executor, name: string): Promise<void> {
 
 /** Due now, or a moment later: each has a due time of its own. */
 async function trigger(log: Log, name: string): Promise<TriggeredRun> {
-  const [row] = await log.database.run<{ due_at: Date; definition: ScheduleDefinition }>(sql`/* workflows.trigger */
-    update ${workflowNames(log).workflow_schedules} as s
+  const { workflow_schedules, workflow_schedule_runs } = workflowNames(log)
+  const { clock } = log.names
+  const [row] = await log.database.run<{ due_at: Date; definition: StoredSchedule }>(sql`/* workflows.trigger */
+    update ${workflow_schedules} as s
     set triggers = s.triggers || greatest(
-      date_trunc('milliseconds', ${log.names.clock}(s.name)),
+      date_trunc('milliseconds', ${clock}(s.created_at)),
       s.triggers[cardinality(s.triggers)] + interval '1 millisecond',
       (select max(r.due_at) + interval '1 millisecond'
-        from ${workflowNames(log).workflow_schedule_runs} as r
+        from ${workflow_schedule_runs} as r
         where r.schedule = s.name
-          and r.due_at >= date_trunc('milliseconds', ${log.names.clock}(r.due_at))
+          and r.due_at >= date_trunc('milliseconds', ${clock}(s.created_at)) - interval '1 second'
           and r.is_manual))
     where s.name = ${name}::text
-      and cardinality(s.triggers) < ${mostTriggers}::integer
+      and cardinality(s.triggers) < ${maxTriggers}::integer
     returning s.triggers[cardinality(s.triggers)] as due_at, s.definition`)
   if (row === undefined) {
-    if (await isKnown(log, name)) throw new Overloaded({ queue: `"${name}" trigger`, limit: mostTriggers })
+    if (await isKnown(log, name)) throw new Overloaded({ queue: `"${name}" trigger`, limit: maxTriggers })
     throw await notFound(log, name)
   }
   const { due_at: dueAt, definition } = row
@@ -187,4 +269,46 @@ async function notFound(
     rows.map(({ name }) => name),
   )
   return new ScheduleNotFound({ schedule, nearest })
+}
+
+/** The latest first. */
+async function listRuns(
+  log: Log,
+  schedule: string,
+  { after, limit = 100, dueBefore }: ScheduleHistoryOptions,
+): Promise<Page<ScheduleRun>> {
+  const what = 'The history of a schedule'
+  checkCount(what, 'limit', limit, 1, 1_000)
+  if (dueBefore !== undefined && (!(dueBefore instanceof Date) || Number.isNaN(dueBefore.getTime())))
+    throw refusal(what, 'dueBefore', `needs a valid Date as "dueBefore", not ${describe(dueBefore)}.`)
+  const [dueAt, isManual] = after === undefined ? [null, false] : (decodeCursor(after, 2) as [string, boolean])
+  const rows = await log.database.run<{
+    due_at: Date
+    is_manual: boolean
+    outcome: ScheduleOutcome
+    started_at: Date
+    ended_at: Date
+    correlation_id: string
+    event_ids: string[]
+    error: ErrorDescription | null
+  }>(sql`/* workflows.schedule_runs */
+    select due_at, is_manual, outcome, started_at, ended_at, correlation_id, to_jsonb(event_ids) as event_ids, error
+    from ${workflowNames(log).workflow_schedule_runs}
+    where schedule = ${schedule}::text
+      and (due_at, is_manual) < (coalesce(${dueAt}::timestamptz, 'infinity'), ${isManual}::boolean)
+      and due_at < coalesce(${dueBefore?.toISOString() ?? null}::timestamptz, 'infinity')
+    order by due_at desc, is_manual desc
+    limit ${limit + 1}::integer`)
+  const runs = rows.map(row => ({
+    schedule,
+    dueAt: row.due_at,
+    isManual: row.is_manual,
+    outcome: row.outcome,
+    startedAt: row.started_at,
+    endedAt: row.ended_at,
+    correlationId: row.correlation_id,
+    eventIds: row.event_ids,
+    error: row.error ?? undefined,
+  }))
+  return pageOf(runs, limit, last => [last.dueAt.toISOString(), last.isManual])
 }

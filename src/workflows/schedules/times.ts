@@ -12,8 +12,7 @@
  */
 import { createRequire } from 'node:module'
 import type { Cron } from 'croner'
-import { InvalidOption } from '../../core/errors.ts'
-import { checkWhole } from '../../core/whole.ts'
+import { checkCount, refusal } from '../handler.ts'
 
 /** When it is due. As it is stored: `at` is an ISO text. */
 export type ScheduleTimes =
@@ -32,67 +31,68 @@ export interface DueTimes {
   before(dueAt: Date, count: number): Date[]
 }
 
-/** The least that is taken for an interval, and the most: ten years. */
-const shortestMs = 10
-const longestMs = 10 * 366 * 86_400_000
+/** The bounds of an interval: at most ten years. */
+const minEveryMs = 10
+const maxEveryMs = 10 * 366 * 86_400_000
 
 export function dueTimes(times: ScheduleTimes): DueTimes {
   if ('cron' in times) return cronTimes(readCron(times.cron, times.timeZone))
   return 'everyMs' in times ? intervalTimes(times.everyMs) : oneTime(new Date(times.at))
 }
 
-/** Refuses what will never be due, or cannot be understood. */
-export function checkTimes(given: {
-  readonly cron?: string | undefined
-  readonly timeZone?: string | undefined
-  readonly everyMs?: number | undefined
-  readonly at?: Date | undefined
-}): ScheduleTimes {
+/** Refuses times that will never be due, or cannot be read. `what` is the subject of the message. */
+export function checkTimes(
+  what: string,
+  given: {
+    readonly cron?: string | undefined
+    readonly timeZone?: string | undefined
+    readonly everyMs?: number | undefined
+    readonly at?: Date | undefined
+  },
+): ScheduleTimes {
   const { cron, timeZone = 'UTC', everyMs, at } = given
   const kinds = Object.entries({ cron, everyMs, at }).filter(([, value]) => value !== undefined)
   if (kinds.length !== 1)
-    throw new InvalidOption({ option: 'cron, everyMs, at', reason: 'of these a schedule has exactly one' })
+    throw refusal(what, 'cron, everyMs, at', `needs exactly one of "cron", "everyMs" and "at", not ${kinds.length}.`)
   if (cron !== undefined) {
-    checkCron(cron, timeZone)
+    checkCron(what, cron, timeZone)
     return { cron, timeZone }
   }
   if (given.timeZone !== undefined)
-    throw new InvalidOption({ option: 'timeZone', reason: 'is for cron only; a Date and an interval need none' })
+    throw refusal(what, 'timeZone', 'has a time zone, which only a cron expression has. Leave out "timeZone".')
   if (everyMs !== undefined) {
-    checkWhole('everyMs', everyMs, shortestMs, longestMs)
+    checkCount(what, 'everyMs', everyMs, minEveryMs, maxEveryMs)
     return { everyMs }
   }
   if (!(at instanceof Date) || Number.isNaN(at.getTime()))
-    throw new InvalidOption({ option: 'at', reason: `must be a valid Date, not ${String(at)}` })
+    throw refusal(what, 'at', `needs a valid Date as "at", not ${String(at)}.`)
   return { at: at.toISOString() }
 }
 
-function checkCron(cron: string, timeZone: string): void {
+function checkCron(what: string, cron: string, timeZone: string): void {
+  const text = JSON.stringify(cron)
   const fields = typeof cron === 'string' ? cron.trim().split(/\s+/) : []
   // croner takes dates, too, and `?` for the moment at which it reads it, which every process would read differently.
   if ((fields.length !== 5 && fields.length !== 6) || cron.includes('?'))
-    throw new InvalidOption({
-      option: 'cron',
-      reason: `${JSON.stringify(cron)} has not 5 or 6 fields of *, numbers, names`,
-    })
+    throw refusal(what, 'cron', `needs a cron expression of 5 or 6 fields of *, numbers and names, not ${text}.`)
   try {
     new Intl.DateTimeFormat('en', { timeZone })
-  } catch (error) {
-    const reason = `${JSON.stringify(timeZone)} is not known here; give one like 'Europe/Berlin'`
-    throw new InvalidOption({ option: 'timeZone', reason }, error)
+  } catch {
+    const problem = `has the time zone ${JSON.stringify(timeZone)}, which is not known here. Give one like 'Europe/Berlin'.`
+    throw refusal(what, 'timeZone', problem)
   }
+  let next: Date | null
   try {
-    if (readCron(cron, timeZone).nextRun(new Date(0)) !== null) return
+    next = readCron(cron, timeZone).nextRun(new Date(0))
   } catch (error) {
-    const reason = `${JSON.stringify(cron)} cannot be read: ${(error as Error).message}`
-    throw new InvalidOption({ option: 'cron', reason }, error)
+    throw refusal(what, 'cron', `has the cron expression ${text}, which cannot be read: ${(error as Error).message}.`)
   }
-  throw new InvalidOption({ option: 'cron', reason: `${JSON.stringify(cron)} never comes` })
+  if (next === null) throw refusal(what, 'cron', `has the cron expression ${text}, which is never due.`)
 }
 
 const require = createRequire(import.meta.url)
 
-/** Loaded on first use, and at once: a wrong expression is told to who defines it, not to who starts a worker. */
+/** Loaded on first use, and at once: a wrong expression fails where it is defined, not where a worker starts. */
 function readCron(cron: string, timezone: string): Cron {
   const croner = require('croner') as typeof import('croner')
   return new croner.Cron(cron, { timezone, mode: '5-or-6-parts', paused: true })
@@ -123,4 +123,50 @@ function intervalTimes(everyMs: number): DueTimes {
 
 function oneTime(at: Date): DueTimes {
   return { first: () => at, next: () => undefined, latest: dueAt => dueAt, before: () => [] }
+}
+
+/**
+ * - `'once'`: one run for all that were missed, at the latest of them.
+ * - `'all'`: one run for each, the oldest first; of more than a thousand only the newest thousand.
+ * - `'skip'`: none; it goes on with the next one.
+ */
+export type Missed = 'once' | 'all' | 'skip'
+
+export interface Choice {
+  readonly dueAt: Date
+  /** Whether it is only to be recorded that it was left out. */
+  readonly isSkipped: boolean
+}
+
+/** The most missed due times that are run. */
+export const maxCaughtUp = 1_000
+
+/** How late the latest one may be and still not count as missed. */
+export const toleranceMs = 60_000
+
+const pageSize = 50
+
+/** The due time that is to be run, of those from `dueAt` until now. */
+export async function chooseDue(times: DueTimes, missed: Missed, dueAt: Date, now: Date): Promise<Choice> {
+  const next = times.next(dueAt)
+  const latest = next === undefined || next > now ? dueAt : times.latest(dueAt, now)
+  if (missed === 'all') return { dueAt: await oldestKept(times, dueAt, latest), isSkipped: false }
+  const isLate = now.getTime() - latest.getTime() > toleranceMs
+  return { dueAt: latest, isSkipped: missed === 'skip' && isLate }
+}
+
+/** Looked for from the end, and in pages: a due time of a cron expression takes a quarter of a millisecond to find. */
+async function oldestKept(times: DueTimes, dueAt: Date, latest: Date): Promise<Date> {
+  let oldest = latest
+  for (let kept = 1; oldest > dueAt && kept < maxCaughtUp; ) {
+    const page = times.before(oldest, Math.min(pageSize, maxCaughtUp - kept))
+    for (const at of page) {
+      if (at <= dueAt) return dueAt
+      oldest = at
+    }
+    if (page.length === 0) return dueAt
+    kept += page.length
+    await new Promise(resolve => setImmediate(resolve))
+  }
+  return oldest
 }

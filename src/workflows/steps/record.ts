@@ -1,7 +1,7 @@
 /**
- * Recording the ends of calls, in the order they come in: whatever ends while a statement is under way goes together into the
- * next. With each goes what the handler has heard before and nobody has stored yet, so that no consequence is stored without
- * what it came from.
+ * Recording the ends of calls, in the order in which they come: calls that end while a statement is running go together into
+ * the next. With each go the ends that were delivered to the handler before and are not stored yet, so that no consequence
+ * is stored without its cause.
  */
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { coalesce } from '../../core/coalesce.ts'
@@ -11,39 +11,39 @@ import { delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import type { Log } from '../../events/log.ts'
 import type { Claimed } from '../work/claim.ts'
-import { type CallRow, heardRow, markStored, storeCalls } from './remember.ts'
 import type { Call, End, Replay } from './replay.ts'
+import { type CallRow, deliveredRow, markStored, storeCalls } from './stored-calls.ts'
 
 export interface Recorder {
   /** Whether it has stored anything. */
   readonly hasStored: boolean
   /**
-   * Resolves to whether it counts: false if the execution is somebody else's by now. A database that is away is waited for,
-   * since what was done must be known. With `beside`, both are one transaction, which may be tried again.
+   * Resolves to whether it counts: false if the execution was taken over. While the database is away it waits, because
+   * the work has been done. With `alongside`, both are one transaction, which may be tried again.
    */
-  record(call: Call, end: End, beside?: Beside): Promise<boolean>
-  /** The same in a transaction of the caller's, who says when that is committed. */
+  record(call: Call, end: End, alongside?: Alongside): Promise<boolean>
+  /** The same in a transaction of the caller's, which calls `committed` after its commit. */
   recordIn(tx: Transaction, call: Call, end: End): Promise<{ committed(): void } | undefined>
 }
 
-export type Beside = (tx: Transaction) => Promise<unknown>
+export type Alongside = (tx: Transaction) => Promise<unknown>
 
 export interface RecordParts {
   readonly log: Log
   readonly execution: Claimed
-  /** Aborts when nothing can be recorded any more. */
+  /** Aborts when the run is over. */
   readonly signal: AbortSignal
 }
 
-interface Entry {
+interface EndedCall {
   readonly call: Call
   readonly end: End
 }
 
-const troubleBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
+const retryBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
 export function openRecorder({ log, execution, signal }: RecordParts, replay: Replay): Recorder {
-  const calls = coalesce<Pick<Entry, 'call' | 'end'>, boolean>({
+  const calls = coalesce<EndedCall, boolean>({
     name: 'step',
     async send(entries) {
       const { track } = replay
@@ -56,7 +56,7 @@ export function openRecorder({ log, execution, signal }: RecordParts, replay: Re
       const isPassing = isInterruption(error) || isRillflowError(error, 'serialization_failed')
       if (!isPassing || signal.aborted) return 'fail'
       log.telemetry.log.warn({ schema: log.schema, executionId: execution.id, error }, 'a step is not recorded yet')
-      return { sendAgainInMs: delay(troubleBackoff, attempt) }
+      return { sendAgainInMs: delay(retryBackoff, attempt) }
     },
     maxBatch: { count: 1_000, bytes: 0 },
     maxQueued: { count: 10_000, bytes: 0 },
@@ -68,18 +68,18 @@ export function openRecorder({ log, execution, signal }: RecordParts, replay: Re
     get hasStored() {
       return hasStored
     },
-    async record(call, end, beside) {
-      if (beside !== undefined) return persist(() => recordBeside(call, end, beside))
+    async record(call, end, alongside) {
+      if (alongside !== undefined) return persist(() => recordWith(call, end, alongside))
       return calls.submit({ call, end })
     },
     recordIn: storeIn,
   }
 
-  function recordBeside(call: Call, end: End, beside: Beside): Promise<boolean> {
+  function recordWith(call: Call, end: End, alongside: Alongside): Promise<boolean> {
     return log.database.transaction(async tx => {
       const storing = await storeIn(tx, call, end)
       if (storing === undefined) return false
-      await beside(tx)
+      await alongside(tx)
       tx.afterCommit(storing.committed)
       return true
     })
@@ -92,13 +92,13 @@ export function openRecorder({ log, execution, signal }: RecordParts, replay: Re
     return isHeld ? { committed: () => committed(track, rows) } : undefined
   }
 
-  function rowsOf(entries: readonly Pick<Entry, 'call' | 'end'>[]): CallRow[] {
+  function rowsOf(entries: readonly EndedCall[]): CallRow[] {
     const ended = entries.map(({ call, end }): CallRow => {
       const { state, result, position, at = replay.timeNow() } = end
-      // When it is heard is written with what comes next: until then nothing follows from it.
+      // Its turn is written with the next record: until it is delivered nothing follows from it.
       return { call, state, result, position, at, turn: undefined }
     })
-    return [...replay.unstored().map(heardRow), ...ended]
+    return [...replay.unstored().map(deliveredRow), ...ended]
   }
 
   function committed(track: number, rows: readonly CallRow[]): void {
@@ -114,7 +114,7 @@ export function openRecorder({ log, execution, signal }: RecordParts, replay: Re
         const isPassing = isInterruption(error) || isRillflowError(error, 'serialization_failed')
         if (!isPassing || signal.aborted) throw error
         log.telemetry.log.warn({ schema: log.schema, executionId: execution.id, error }, 'a step is not recorded yet')
-        await sleep(delay(troubleBackoff, tries), { signal }).catch(() => {})
+        await sleep(delay(retryBackoff, tries), { signal }).catch(() => {})
       }
     }
   }

@@ -1,16 +1,16 @@
 /**
- * The calls that a handler makes of its context in one run, and what earlier runs remember of them.
+ * The calls that a handler makes of its context in one run, and the records of earlier runs that answer them.
  *
- * A run hears of the ends of its calls one at a time, each after all that it did because of the one before; so the same ends
- * in the same order lead to the same calls. Both orders are remembered, that of the calls (`ordinal`) and that of the ends
- * (`turn`): a run that is repeated hears of what is remembered in that order, and comes to the same calls, or else its code is
- * not what it was (`NonDeterministic`). Steps in parallel are no exception.
+ * The ends of calls are delivered to a run one at a time, each after everything that the run did because of the one before;
+ * so the same ends in the same order lead to the same calls. Both orders are recorded, that of the calls (`ordinal`) and
+ * that of the ends (`turn`): a run that is repeated gets the recorded ends in that order, and makes the same calls, or else
+ * its code has changed (`NonDeterministic`). Parallel steps are no exception.
  *
- * A new attempt may leave that track: what had failed, or had not come to its end, is done again, and may end otherwise or
- * at another time. From there on calls are known by kind and name alone, and their orders are a new track.
+ * A new attempt may leave that track: calls that had failed, or had not ended, are made again, and may end otherwise or at
+ * another time. From there on calls are known by kind and name alone, and their orders are a new track.
  *
- * A failure is remembered as long as its attempt lasts, so that a handler that has caught it takes the same way after a
- * wait; the next attempt does the step again. Nothing here knows the database.
+ * A failure counts for the rest of its attempt, so that a handler that has caught it takes the same way after a wait; the
+ * next attempt runs the step again. Nothing here knows the database.
  */
 import type { Clock, Timer } from '../../core/clock.ts'
 import type { RillflowError } from '../../core/errors.ts'
@@ -21,27 +21,27 @@ export type CallKind = 'step' | 'tx' | 'sleep' | 'wait' | 'start' | 'child'
 
 /** How a call has ended. */
 export interface End {
-  /** Expired: what it waited for did not come in time. */
+  /** Expired: it waited for an event that did not come in time. */
   readonly state: 'done' | 'failed' | 'expired'
-  /** What the caller gets: the value, or the error of one that failed. */
+  /** The value for the caller, or the error of a call that failed. */
   readonly value: unknown
-  /** The same as it is stored: JSON, or nothing. */
+  /** The value as it is stored: JSON, or nothing. */
   readonly result?: string | undefined
   /** Of the event that ended a wait. */
   readonly position?: number | undefined
-  /** Undefined: when it is heard of. */
+  /** Undefined: the time at which it is delivered. */
   readonly at?: Date | undefined
 }
 
-/** Where a call stands in a track. */
-export interface Place {
+/** The place of a call in a track. */
+export interface TrackPlace {
   readonly track: number
   readonly ordinal: number
   readonly turn: number | undefined
 }
 
 /** A call as it is stored. */
-export interface Recorded extends Place {
+export interface Recorded extends TrackPlace {
   readonly kind: CallKind
   readonly name: string
   /** Forgotten: it failed in an earlier attempt. */
@@ -49,7 +49,7 @@ export interface Recorded extends Place {
   readonly at: Date
   /** Undefined if it has none yet. */
   readonly end: End | undefined
-  /** How long it had still to wait when it was loaded, by the database's clock. */
+  /** How much longer it waits, counted from when it was loaded, by the database's clock. */
   readonly dueInMs: number | undefined
 }
 
@@ -61,35 +61,35 @@ export interface Call {
   readonly answer: Deferred<unknown>
   /** Its number among the calls of this run; 0 before it is made. */
   ordinal: number
-  /** Its number among the ends that this run has heard of. */
+  /** Its number among the ends that were delivered to this run. */
   turn: number | undefined
   end: End | undefined
   at: Date
-  /** What the database has of it. */
-  stored: (Place & { readonly state: Recorded['state'] }) | undefined
+  /** As the database has it. */
+  stored: (TrackPlace & { readonly state: Recorded['state'] }) | undefined
 }
 
 export interface Replay {
-  /** The time of the last end heard, the same in every run. */
+  /** The time of the last end that was delivered, the same in every run. */
   readonly now: Date
-  /** How many ends have been heard. */
+  /** How many ends were delivered. */
   readonly turn: number
   readonly track: number
   /** Counts up with everything that happens here. */
   readonly activity: number
-  /** Whether all ends that could be heard have been. */
+  /** Whether all ends that could be delivered were. */
   readonly isQuiet: boolean
-  /** Makes a call; one that is remembered is answered in its turn. Undefined if this call should not be: `onPark` is told. */
+  /** Makes a call; a recorded one is answered in its turn. Undefined, after `onPark`, if the call does not fit the record. */
   ask(kind: CallKind, name: string): Call | undefined
-  /** Tells of the end of a call that was made; the first one counts. */
+  /** A call has ended; its first end counts. */
   ended(call: Call, end: End): void
   /** The time to be recorded for what ends now. */
   timeNow(): Date
   /** Calls that were made and not answered yet. */
-  unheard(): Call[]
-  /** Calls whose ends have been heard, and of which the database has something else or nothing. */
+  undelivered(): Call[]
+  /** Calls whose ends were delivered, and that the database has not, or otherwise. */
   unstored(): Call[]
-  /** From now on nothing is heard any more. */
+  /** From now on nothing is delivered. */
   close(): void
 }
 
@@ -100,11 +100,11 @@ export interface ReplayOptions {
   readonly beganAt: Date
   readonly recorded: readonly Recorded[]
   readonly onPark: (error: RillflowError) => void
-  /** Something was asked, has ended or was heard. */
+  /** A call was made, has ended or was answered. */
   readonly onActivity: () => void
 }
 
-/** How long an end that an earlier run heard first is waited for, if its call is not made. */
+/** How long to wait for a call whose end an earlier run got first, if this run does not make it. */
 const stallMs = 1_000
 
 export function openReplay(options: ReplayOptions): Replay {
@@ -174,7 +174,7 @@ export function openReplay(options: ReplayOptions): Replay {
       schedule()
     },
     timeNow: () => latest(now, clock.now()),
-    unheard: () => [...calls.values()].filter(call => call.ordinal > 0 && call.turn === undefined),
+    undelivered: () => [...calls.values()].filter(call => call.ordinal > 0 && call.turn === undefined),
     unstored: () => [...calls.values()].filter(isUnstored),
     close() {
       isClosed = true
@@ -191,7 +191,7 @@ export function openReplay(options: ReplayOptions): Replay {
     for (let number = (made.get(keyOf(kind, name)) ?? 0) + 1; ; number++) {
       const unique = number === 1 ? name : `${name}#${number}`
       made.set(keyOf(kind, name), number)
-      // Somebody may have called a step "pay#2" himself.
+      // A handler may have named a step "pay#2" itself.
       if ((calls.get(keyOf(kind, unique))?.ordinal ?? 0) === 0) return unique
     }
   }
@@ -206,7 +206,7 @@ export function openReplay(options: ReplayOptions): Replay {
     return new NonDeterministic({ handler: options.handler, ...said })
   }
 
-  /** After a turn of the event loop: until then the run does what it does because of the end heard before. */
+  /** After a turn of the event loop: until then the run does what follows from the end before. */
   function schedule(): void {
     if (isScheduled || isClosed) return
     isScheduled = true
@@ -215,7 +215,7 @@ export function openReplay(options: ReplayOptions): Replay {
       if (isClosed) return
       const next = nextEnd()
       if (next === undefined) return options.onActivity()
-      hear(next)
+      deliver(next)
       schedule()
       note()
     })
@@ -223,7 +223,7 @@ export function openReplay(options: ReplayOptions): Replay {
 
   function nextEnd(): Call | undefined {
     const [first] = waitsForTurn
-    // What was heard at this turn is not remembered any more.
+    // The end of this turn is no longer recorded.
     if (!isStrayed && (turn + 1 >= forgottenFrom || (first !== undefined && first.stored!.turn !== turn + 1)))
       leaveTrack()
     if (isStrayed || first === undefined) return ready.shift()
@@ -240,7 +240,7 @@ export function openReplay(options: ReplayOptions): Replay {
     return undefined
   }
 
-  /** What was made so far is heard in the order it is ready in; the orders of this run are those of a new track. */
+  /** Calls made so far are answered in the order in which they end; the orders of this run are those of a new track. */
   function leaveTrack(): void {
     isStrayed = true
     trackNumber = newest + 1
@@ -248,10 +248,10 @@ export function openReplay(options: ReplayOptions): Replay {
     waitsForTurn.clear()
   }
 
-  function hear(call: Call): void {
+  function deliver(call: Call): void {
     const { end } = call
     call.turn = ++turn
-    // What has its time was recorded with it; what ended while nobody ran is heard now.
+    // An end that was recorded has its time; one that happened while no attempt ran is delivered now.
     call.at = end!.at ?? latest(now, clock.now())
     now = latest(now, call.at)
     if (end!.state === 'failed') call.answer.reject(end!.value)
@@ -277,7 +277,7 @@ function knownCall(known: Recorded): Call {
 
 function newCall(kind: CallKind, name: string, known: Recorded | undefined): Call {
   const answer = deferred<unknown>()
-  // Whether anybody waits for it is up to the handler; a process must not end because nobody does.
+  // A call that the handler does not await must not end the process when it is rejected.
   answer.promise.catch(() => {})
   return { kind, name, known, answer, ordinal: 0, turn: undefined, end: undefined, at: new Date(0), stored: undefined }
 }

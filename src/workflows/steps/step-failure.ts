@@ -1,10 +1,13 @@
-/** Errors of steps, as they are remembered for the rest of their attempt. */
+/**
+ * Errors of steps, as they are stored for the rest of their attempt: a handler that has caught one takes the same way when
+ * it runs again after a wait.
+ */
 import { describeError, propertyOf } from '../../consumers/run/failure.ts'
 import { isRillflowError } from '../../core/errors.ts'
 
-/** What of an error decides what becomes of it. */
-export interface Failure {
-  /** The attempt that it happened in. */
+/** The parts of an error that decide what becomes of it. */
+export interface StepFailure {
+  /** The attempt in which it happened. */
   readonly attempt: number
   readonly name: string
   readonly message: string
@@ -13,26 +16,26 @@ export interface Failure {
   readonly retryAfterMs?: number | undefined
 }
 
-export function failureOf(error: unknown, attempt: number): Failure {
+export function failureOf(error: unknown, attempt: number): StepFailure {
   const { name, message, code } = describeError(error)
   const retryable = isFinal(error) ? (false as const) : undefined
   return { attempt, name, message, code, retryable, retryAfterMs: retryAfter(error) }
 }
 
-/** Told apart by name and code, not by class: that is not remembered. */
-export function revived({ name, message, code, retryable, retryAfterMs }: Failure): Error {
+/** The error again. It is known by its name and code, not by its class, which is not stored. */
+export function revived({ name, message, code, retryable, retryAfterMs }: StepFailure): Error {
   const error = new Error(message)
   Object.defineProperty(error, 'name', { value: name })
   const more = { code, retryable, retryAfterMs }
   return Object.assign(error, Object.fromEntries(Object.entries(more).filter(([, value]) => value !== undefined)))
 }
 
-/** Whether it says of itself that no other try can help. */
+/** Whether the error itself says that no retry can help. */
 function isFinal(error: unknown): boolean {
   return isRillflowError(error) ? error.code === 'non_retryable' : propertyOf(error, 'retryable') === false
 }
 
-/** How long it says to wait before the next try. */
+/** How long the error says to wait before the next attempt. */
 export function retryAfter(error: unknown): number | undefined {
   const wanted = propertyOf(error, isRillflowError(error, 'retry_later') ? 'delayMs' : 'retryAfterMs')
   return typeof wanted === 'number' && wanted >= 0 && wanted < 2 ** 31 ? wanted : undefined

@@ -1,101 +1,104 @@
 /**
- * A handler's memory: what it did is remembered, what it waits for holds no worker, and it runs again from its top.
+ * A handler's memory: what it did is recorded, its waits hold no worker, and it runs again from its top.
  *
  *     ctx.step, tx, start ─► run ─► recorded under the fence ─┐       the first result stands
- *     ctx.sleep, waitFor, child.settled ─► suspended ─► due or answered ─► run again, answered from memory
+ *     ctx.sleep, waitForEvent, child ─► suspended ─► due or answered ─► run again, answered from memory
  *
- * Every call of the context has a kind, a name and a place in the order of calls; a run that comes to another call than the one
- * recorded is parked (`NonDeterministic`), because its memory would answer the wrong question. A wait is registered under the
- * workflow's row in the transaction that suspends the run, so no signal is missed. Suspension costs no try.
+ * Here: steps, which run once and whose result is recorded, alone or together with writes to the database. `handler-run.ts`
+ * is one run, `replay.ts` decides which call gets which record, `waits.ts` and `children.ts` suspend and wake.
  *
- * What can fail: the run is somebody else's by now (`ExecutionLost`, nothing is recorded), a result is no JSON or too large,
- * an event that ended a wait is gone. A step that throws has failed for this attempt only.
+ * Guarantees:
+ * - Every call of the context has a kind, a name and a place in the order of calls. A run that makes another call than the
+ *   recorded one is parked (`NonDeterministic`), because the record would answer the wrong call.
+ * - A wait is stored under the workflow's row in the transaction that suspends the run, so no signal is missed. Suspension
+ *   does not count as an run.
  *
- * Here: steps, what is done once and remembered, by itself or together with writes to the database.
+ * What can fail: the execution was taken over (`ExecutionLost`, nothing is recorded), a result is not JSON or too large, an
+ * event that ended a wait is no longer in the log. A step that throws has failed for this attempt only.
  */
-import { InvalidOption, isRillflowError } from '../../core/errors.ts'
+import { isRillflowError } from '../../core/errors.ts'
 import { encodeJson } from '../../core/json.ts'
+import { describe } from '../../core/options.ts'
 import type { Transaction } from '../../database/database.ts'
 import { TransactionTimeout } from '../../database/errors.ts'
 import { lendTransaction } from '../../database/handle.ts'
 import { recordUndo, settleUndo, type UndoRequest } from '../cancel/undo.ts'
 import { InvalidStepResult } from '../errors.ts'
-import { hasIdledTooLong, idleLimit } from '../work/limits.ts'
-import type { Attempt } from './attempt.ts'
+import { refusal } from '../handler.ts'
+import { idleLimit, wasIdleTooLong } from '../work/complete.ts'
+import type { HandlerRun } from './handler-run.ts'
 import type { Call, End } from './replay.ts'
 
-export interface StepOptions {
-  /**
-   * How to undo it, should the workflow be compensated: a handler registered with `flows.undo`, and data for it. Recorded before
-   * the step is run.
-   */
-  undo?: UndoRequest | undefined
+export interface StepOptions<Data = unknown> {
+  /** How to undo it, if the workflow is compensated: an undo and data for it. Recorded before the step runs. */
+  undo?: UndoRequest<Data> | undefined
 }
 
 export async function step<T>(
-  attempt: Attempt,
+  run: HandlerRun,
   name: string,
-  run: () => T | Promise<T>,
+  doIt: () => T | Promise<T>,
   options: StepOptions = {},
 ): Promise<T> {
-  checkRun(run)
-  return attempt.call('step', name, call =>
-    attempt.work(call, async () => {
-      const beside = await prepareUndo(attempt, call, options)
-      const end = doneWith(attempt, call, await run())
-      await attempt.record(call, end, beside && (tx => beside(tx, end.result)))
+  checkFunction(doIt)
+  return run.call('step', name, call =>
+    run.work(call, async () => {
+      const alongside = await prepareUndo(run, call, options)
+      const end = doneWith(run, call, await doIt())
+      await run.record(call, end, alongside && (tx => alongside(tx, end.result)))
       return end
     }),
   )
 }
 
-/** The fence is looked at last: whoever takes over must not wait for users' code. */
+/** The fence is checked last: a worker that takes over must not wait for users' code. */
 export async function transactionalStep<T>(
-  attempt: Attempt,
+  run: HandlerRun,
   name: string,
-  run: (tx: Transaction) => T | Promise<T>,
+  doIt: (tx: Transaction) => T | Promise<T>,
   options: StepOptions = {},
 ): Promise<T> {
-  checkRun(run)
-  const { log, signal } = attempt
-  const limit = idleLimit(attempt.leaseMs)
-  return attempt.call('tx', name, call =>
-    attempt.work(call, async () => {
-      const beside = await prepareUndo(attempt, call, options)
+  checkFunction(doIt)
+  const { log, signal } = run
+  const limit = idleLimit(run.leaseMs)
+  return run.call('tx', name, call =>
+    run.work(call, async () => {
+      const alongside = await prepareUndo(run, call, options)
       const work = async (tx: Transaction): Promise<End> => {
-        const end = doneWith(attempt, call, await lent(tx, run))
-        const { committed } = await attempt.recordIn(tx, call, end)
-        await beside?.(tx, end.result)
+        const end = doneWith(run, call, await lent(tx, doIt))
+        const { committed } = await run.recordIn(tx, call, end)
+        await alongside?.(tx, end.result)
         tx.afterCommit(committed)
         return end
       }
       try {
         return await log.database.transaction(work, { signal, ...limit })
       } catch (error) {
-        // That it took too long is its own fault, not the connection's.
-        throw hasIdledTooLong(error) ? new TransactionTimeout({ timeoutMs: limit.idleMs }, error) : error
+        // The step has taken too long; the connection is not to blame.
+        throw wasIdleTooLong(error) ? new TransactionTimeout({ timeoutMs: limit.idleMs }, error) : error
       }
     }),
   )
 }
 
-function checkRun(run: unknown): void {
-  if (typeof run !== 'function')
-    throw new InvalidOption({ option: 'run', reason: 'of a step must be a function that does it' })
+function checkFunction(doIt: unknown): void {
+  if (typeof doIt !== 'function')
+    throw refusal('A step', 'run', `needs a function as its second argument, not ${describe(doIt)}.`)
 }
 
-async function lent<T>(tx: Transaction, run: (tx: Transaction) => T | Promise<T>): Promise<T> {
+/** Takes the transaction away when the step has returned. */
+async function lent<T>(tx: Transaction, doIt: (tx: Transaction) => T | Promise<T>): Promise<T> {
   const { handle, shut } = lendTransaction(tx)
   try {
-    return await run(handle)
+    return await doIt(handle)
   } finally {
     shut()
   }
 }
 
-/** What it returns is done in the transaction that records the step's result, which may be tried again. */
+/** The function returned runs in the transaction that records the step's result, which may be tried again. */
 async function prepareUndo(
-  { log, execution }: Attempt,
+  { log, execution }: HandlerRun,
   { kind, name }: Call,
   { undo }: StepOptions,
 ): Promise<((tx: Transaction, result: string | undefined) => Promise<unknown>) | undefined> {
@@ -105,8 +108,8 @@ async function prepareUndo(
   return (tx, result) => settleUndo(log, tx, place, result ?? 'null')
 }
 
-/** The handler gets what will be remembered, so that the first run sees what all others see. */
-function doneWith({ log, handler, replay }: Attempt, { name }: Call, value: unknown): End {
+/** The handler gets the value as it is recorded, so that the first run sees what later runs see. */
+function doneWith({ log, handler, replay }: HandlerRun, { name }: Call, value: unknown): End {
   const at = replay.timeNow()
   if (value === undefined) return { state: 'done', value, at }
   try {

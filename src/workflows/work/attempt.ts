@@ -1,60 +1,78 @@
 /**
  * One attempt: the handler is called with its event, and what it returns or throws becomes an outcome. Nothing is stored
- * here. What has not come back in time, or was taken away, is left to itself: its outcome is not asked for any more.
+ * here, except the steps of the handler while it runs.
+ *
+ *     claimed ─► refused: worn out, gone, undecodable ──────────────────────────────────► failed
+ *            └─► invoke ──┬── returned ─► what it emits, checked ───────────────────────► completed
+ *                         ├── threw, or its time is over ─► retry or dead letter ───────► failed
+ *                         ├── waits for a timer, a signal, a child ─────────────────────► suspended
+ *                         └── the worker stops, or another one has taken over ──────────► released
+ *
+ * Code that has not returned in time, or was taken over, is left to itself: nothing it still does counts. The worker is
+ * told which code that is, because a compensation waits for its end.
  */
-import { describeError, isInterruption, propertyOf } from '../../consumers/run/failure.ts'
-import type { Cutoff } from '../../core/cutoff.ts'
-import { isRillflowError } from '../../core/errors.ts'
-import { delay } from '../../core/retry.ts'
+import { describeError } from '../../consumers/run/failure.ts'
+import { Cutoff } from '../../core/cutoff.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
+import type { Log } from '../../events/log.ts'
+import { cancelIn } from '../cancel/cancel.ts'
 import { undoOutcome } from '../cancel/compensate.ts'
 import { loadUndo } from '../cancel/undo.ts'
-import { setAside } from '../dead-letters/failure.ts'
-import type { DeadLetterReason } from '../dead-letters/letters.ts'
-import type { DispatchParts } from '../dispatch/dispatch.ts'
-import { type ReadResult, readResult } from '../emit.ts'
-import { prepareEmitted } from '../emitted.ts'
-import { DeadlinePassed, EventGone, EventUndecodable, InvalidResult, WorkerCrashed } from '../errors.ts'
+import { type AppendIn, type EmitLimits, prepareEmitted, type ReadResult, readResult } from '../emit.ts'
+import {
+  DeadlinePassed,
+  EventGone,
+  EventUndecodable,
+  ExecutionTimeout,
+  InvalidResult,
+  WorkerCrashed,
+} from '../errors.ts'
 import type { Handler } from '../handler.ts'
-import { joinedEvents, placeOf, withJoin } from '../joins/joined.ts'
-import { type EarlyOutcome, type Invocation, invoke } from '../steps/invoke.ts'
-import { mayRemember } from '../steps/remember.ts'
-import { retryAfter } from '../steps/step-failure.ts'
+import { joinedEvents, placeOf, withJoin } from '../joins/join.ts'
+import { type HandlerContext, handlerContext } from '../steps/context.ts'
+import { type HandlerRun, openHandlerRun } from '../steps/handler-run.ts'
+import { loadCalls, mayHaveCalls } from '../steps/stored-calls.ts'
+import { suspendedOutcome } from '../steps/waits.ts'
 import { isTransition } from '../transition.ts'
 import type { Claimed } from './claim.ts'
-import { byExpiry, expiryOf } from './deadline.ts'
-import type { Outcome } from './outcome.ts'
+import { expiryOf, failureOutcome, type Outcome, type OutcomeBase, type OutcomeEnd, withinExpiry } from './outcome.ts'
 
-/** How often a worker may die over one event before it is the event that is taken for the cause. */
-export const mostCrashes = 3
+/** What it takes to run handlers. */
+export interface AttemptParts {
+  readonly log: Log
+  readonly limits: EmitLimits
+  readonly append: AppendIn
+}
 
-type About = Pick<Outcome, 'execution' | 'runningMs' | 'emits' | 'hasSteps' | 'expiresAt'>
-
-export interface RunOptions {
-  /** Cut when the worker has to stop at once, or the execution is not ours any more. */
-  readonly over: Cutoff
-  /** How long without a sign of life until others take over. */
+export interface AttemptOptions {
+  /** Cut when the worker has to stop at once, or the execution was taken over. */
+  readonly cutoff: Cutoff
+  /** How long without a heartbeat until other workers take over. */
   readonly leaseMs: number
-  /** How often in a row the execution was broken off here because a database was away. */
+  /** How often in a row the execution was interrupted on this worker because a database was away. */
   readonly interruptions: number
-  /** Is given the code that was still at work when it was not waited for any longer. */
+  /** Called with code that still runs when the attempt is no longer waited for. */
   readonly leave: (running: Promise<unknown>) => void
 }
 
-export async function runExecution(
-  parts: DispatchParts,
+/** How many workers may die while they run one event, before the event is taken for the cause. */
+export const maxCrashes = 3
+
+/** Runs one attempt, with its metrics and its span. */
+export async function runAttempt(
+  parts: AttemptParts,
   claimed: Claimed,
   handler: Handler,
-  options: RunOptions,
+  options: AttemptOptions,
 ): Promise<Outcome> {
   const { telemetry } = parts.log
-  // One that was held came after another of its lane: it was not ready before.
+  // One that was held was not ready before the one ahead of it ended.
   if (!claimed.isHeld) telemetry.observe('execution_queue_seconds', queuedMs(claimed, handler) / 1000, handler.name)
-  const run = (): Promise<Outcome> => runAttempt(parts, claimed, handler, options)
-  const outcome = telemetry.isTraced ? await traced(parts, claimed, handler, run) : await run()
+  const run = (): Promise<Outcome> => attempt(parts, claimed, handler, options)
+  const outcome = telemetry.isTraced ? await traced(parts.log, claimed, handler, run) : await run()
   telemetry.observe('execution_run_seconds', outcome.runningMs / 1000, handler.name)
   telemetry.count('attempts_total', 1, handler.name)
-  if (outcome.told === 'failed') telemetry.count('attempt_failures_total', 1, handler.name)
+  if (outcome.activity === 'failed') telemetry.count('attempt_failures_total', 1, handler.name)
   return outcome
 }
 
@@ -65,7 +83,7 @@ function queuedMs({ beyondRankMs, claimedAt }: Claimed, { priority }: Handler): 
 }
 
 function traced(
-  { log: { telemetry, schema } }: DispatchParts,
+  { telemetry, schema }: Log,
   { id: executionId, attempt, correlationId, event }: Claimed,
   { name: handler, version }: Handler,
   run: () => Promise<Outcome>,
@@ -74,187 +92,198 @@ function traced(
   const causes = event === undefined ? [] : [event]
   return telemetry.span({ name: 'workflows.run', schema, causes, fields }, async span => {
     const outcome = await run()
-    fields.outcome = outcome.told
-    if (outcome.told === 'failed') span.fail(outcome.error)
+    fields.outcome = outcome.activity
+    if (outcome.activity === 'failed') span.fail(outcome.error)
     return outcome
   })
 }
 
-async function runAttempt(
-  parts: DispatchParts,
+/** One attempt while it runs. */
+interface RunningAttempt extends AttemptOptions {
+  readonly parts: AttemptParts
+  readonly handler: Handler
+  /** With the batch that it joins, once that is loaded. */
+  execution: Claimed
+  /** When the execution expires, by `performance.now()`. */
+  readonly expiresAt: number | undefined
+  /** Whether the execution may have stored steps. */
+  hasSteps: boolean
+  /** Whether the handler's own code is running, so that what is thrown comes from it. */
+  isInHandler: boolean
+}
+
+async function attempt(
+  parts: AttemptParts,
   claimed: Claimed,
   handler: Handler,
-  options: RunOptions,
+  options: AttemptOptions,
 ): Promise<Outcome> {
   const started = performance.now()
-  const known = { expiresAt: expiryOf(claimed, handler), hasSteps: mayRemember(claimed) }
-  const invocation: Invocation = { parts, execution: claimed, handler, ...options, ...known }
-  const about = (): About => ({
-    execution: invocation.execution,
+  const known = { expiresAt: expiryOf(claimed, handler), hasSteps: mayHaveCalls(claimed) }
+  const running: RunningAttempt = { parts, handler, execution: claimed, ...options, ...known, isInHandler: false }
+  const base = (): OutcomeBase => ({
+    execution: running.execution,
     runningMs: performance.now() - started,
     emits: handler.definition.emits ?? [],
-    hasSteps: invocation.hasSteps,
-    expiresAt: invocation.expiresAt,
+    hasSteps: running.hasSteps,
+    expiresAt: running.expiresAt,
   })
-  let isTheirs = false
-  const call = async (input: unknown): Promise<ReadResult | { early: EarlyOutcome }> => {
-    isTheirs = true
-    const invoked = await invoke(invocation, input)
-    isTheirs = false
-    if ('early' in invoked) return invoked
-    const read = readResult(invoked.result)
-    if ('reason' in read) throw new InvalidResult({ handler: handler.name, reason: read.reason })
-    return read
-  }
   try {
-    const execution = handler.kind === 'join' ? await withJoin(parts.log, claimed) : claimed
-    invocation.execution = execution
-    refuseWorn(execution, handler, invocation.expiresAt)
-    if (execution.undoId !== undefined) {
-      const undone = await call(await loadUndo(parts.log, execution.undoId))
-      if ('early' in undone) return Object.assign(undone.early, about())
-      return { ...about(), ...(await undoOutcome(parts, execution, handler, undone)) }
-    }
-    const event = refuseUnfit(execution)
-    // Whoever was to find its lane could not: now it tells why.
-    if (execution.lane === undefined) refuseKeyless(handler, event)
-    const input = handler.kind === 'join' ? joinedEvents(handler, execution) : event
-    isTheirs = true
-    const isChoosy = handler.when !== undefined || handler.transition !== undefined
-    if (isChoosy && !(await isWanted(parts, handler, event))) return { ...about(), kind: 'done', told: 'skipped' }
-    const read = await call(input)
-    if ('early' in read) return Object.assign(read.early, about())
-    const emitter = { handler: handler.name, event, emits: handler.definition.emits, ...placeOf(execution) }
-    const emitted = await prepareEmitted(parts.log, emitter, read.emitted, parts.limits)
-    return { ...about(), kind: 'done', told: 'completed', emitted, inside: read.work }
+    const end = await runToEnd(running)
+    // In place: a suspended outcome learns its delay only when its waits are stored.
+    return Object.assign(end, base())
   } catch (error) {
-    // Cut off because its worker stops: that says nothing about the handler.
-    if (options.over.isCut) return { ...about(), kind: 'release', told: 'released', detail: 'stopped' }
-    const failure = { handler, error, isTheirs, interruptions: options.interruptions }
-    return { ...about(), ...(await failed(parts, about(), failure)) }
+    // Cut off because its worker stops, which says nothing about the handler.
+    if (options.cutoff.isCut) return { ...base(), kind: 'release', activity: 'released', detail: 'stopped' }
+    const failure = { handler, error, isThrown: running.isInHandler, interruptions: options.interruptions }
+    return { ...base(), ...(await failureOutcome(parts, base(), failure)) }
   }
 }
 
-/** What came of what was refused when it was to be stored. */
-export async function refusedOutcome(
-  parts: DispatchParts,
-  outcome: Outcome,
-  handler: Handler,
-  error: unknown,
-): Promise<Outcome> {
-  const { execution, runningMs, emits, hasSteps, expiresAt } = outcome
-  // A failure that could not be stored with what tells of it is stored without; one that could not be stored at all stays.
-  if (outcome.instead !== undefined)
-    return { ...outcome, emitted: undefined, instead: undefined, ...outcome.instead(error) }
-  if (outcome.told === 'failed' || outcome.told === 'released') throw error
-  const about = { execution, runningMs, emits, hasSteps, expiresAt }
-  return { ...about, ...(await failed(parts, about, { handler, error, isTheirs: false, interruptions: 0 })) }
+async function runToEnd(running: RunningAttempt): Promise<OutcomeEnd> {
+  const { parts, handler } = running
+  const execution = handler.runsAs === 'join' ? await withJoin(parts.log, running.execution) : running.execution
+  running.execution = execution
+  refuseWornOut(running)
+  if (execution.undoId !== undefined) {
+    const undone = await callHandler(running, await loadUndo(parts.log, execution.undoId))
+    if ('early' in undone) return undone.early
+    if (undone.compensation !== undefined)
+      throw new InvalidResult({ handler: handler.name, reason: 'compensate(…) is for handlers, not for undos' })
+    return undoOutcome(parts, execution, handler, undone)
+  }
+  const event = readableEvent(execution)
+  // No lane could be assigned: now the error says why.
+  if (execution.lane === undefined) checkKey(handler, event)
+  const input = handler.runsAs === 'join' ? joinedEvents(handler, execution) : event
+  running.isInHandler = true
+  const isSelective = handler.when !== undefined || handler.transition !== undefined
+  if (isSelective && !(await isWanted(parts.log, handler, event))) return { kind: 'done', activity: 'skipped' }
+  const read = await callHandler(running, input)
+  if ('early' in read) return read.early
+  const emitter = { handler: handler.name, event, emits: handler.definition.emits, ...placeOf(execution) }
+  const emitted = await prepareEmitted(parts.log, emitter, read.emitted, parts.limits)
+  const done = { kind: 'done', activity: 'completed', emitted } as const
+  if (read.compensation === undefined) return { ...done, write: read.work }
+  const { reason } = read.compensation
+  const cancelled = { reason, compensate: true, except: execution.id }
+  return { ...done, compensates: true, write: tx => cancelIn(parts.log, tx, execution.correlationId, cancelled) }
 }
 
-function refuseWorn({ crashes }: Claimed, handler: Handler, expiresAt = Number.POSITIVE_INFINITY): void {
-  if (crashes > mostCrashes) throw new WorkerCrashed({ handler: handler.name, crashes })
+function refuseWornOut({ execution, handler, expiresAt = Number.POSITIVE_INFINITY }: RunningAttempt): void {
+  const { crashes } = execution
+  if (crashes > maxCrashes) throw new WorkerCrashed({ handler: handler.name, crashes })
   if (expiresAt <= performance.now())
     throw new DeadlinePassed({ handler: handler.name, deadlineMs: handler.deadlineMs ?? 0 })
 }
 
-function refuseUnfit({ event, fault, position }: Claimed): RecordedEvent {
+function readableEvent({ event, fault, position }: Claimed): RecordedEvent {
   if (event === undefined) throw new EventGone({ position })
   if (fault !== undefined) throw new EventUndecodable({ eventId: event.id, type: event.type }, fault)
   return event
 }
 
-async function isWanted({ log }: DispatchParts, handler: Handler, event: RecordedEvent): Promise<boolean> {
-  if (handler.when?.(event) === false) return false
-  return handler.transition === undefined || isTransition(log, handler.transition, event)
-}
-
-function refuseKeyless(handler: Handler, event: RecordedEvent): void {
+function checkKey(handler: Handler, event: RecordedEvent): void {
   const key: unknown = handler.keyOf?.(event)
   if (handler.keyOf === undefined || typeof key === 'string') return
   throw new InvalidResult({ handler: handler.name, reason: `its key must be text, not ${String(key)}` })
 }
 
-type Failed = Pick<
-  Outcome,
-  'kind' | 'told' | 'detail' | 'delayMs' | 'error' | 'emitted' | 'inside' | 'instead' | 'compensates'
->
-
-interface Failure {
-  readonly handler: Handler
-  readonly error: unknown
-  /** The handler's own code has thrown it. */
-  readonly isTheirs: boolean
-  readonly interruptions: number
+async function isWanted(log: Log, handler: Handler, event: RecordedEvent): Promise<boolean> {
+  if (handler.when?.(event) === false) return false
+  return handler.transition === undefined || isTransition(log, handler.transition, event)
 }
 
-/** Tried again, or set aside: what the handler's policy says. */
-async function failed(parts: DispatchParts, { execution, expiresAt }: About, failure: Failure): Promise<Failed> {
-  const { log } = parts
-  const { handler, error, isTheirs, interruptions } = failure
-  log.telemetry.log.warn(
-    { schema: log.schema, handler: handler.name, executionId: execution.id, attempt: execution.attempt, error },
-    'a handler has failed',
-  )
-  // The database was away: that says nothing about the handler.
-  if (isInterruption(error)) return interrupted(error)
-  const description = describeError(error)
-  const failures = execution.attempt - execution.crashes
-  const final = finalReason(handler, error, isTheirs)
-  const { retries, backoff } = handler.definition
-  if (final === undefined && failures <= retries) {
-    const delayMs = byExpiry(retryAfter(error) ?? delay(backoff, Math.max(1, failures)), expiresAt)
-    return { kind: 'retry', told: 'failed', detail: 'retry', delayMs, error: description }
-  }
-  const reason =
-    final ?? (isRillflowError(error, 'execution_timeout') ? 'timeout' : retries > 0 ? 'max_retries' : 'failed')
-  return setAside(parts, { execution, handler, error, reason }).catch((problem: unknown) => {
-    if (isInterruption(problem)) return interrupted(problem)
-    throw problem
-  })
+/** Early: the handler waits, or its code does not fit its recorded steps. */
+type Called = { readonly early: OutcomeEnd } | ReadResult
 
-  /** Does not count as a try, but is told of. */
-  function interrupted(reason: unknown): Failed {
-    const delayMs = byExpiry(delay(interruptionBackoff, interruptions + 1), expiresAt)
-    return { kind: 'release', told: 'failed', detail: 'interrupted', delayMs, error: describeError(reason) }
-  }
+async function callHandler(running: RunningAttempt, input: unknown): Promise<Called> {
+  running.isInHandler = true
+  const invoked = await invoke(running, input)
+  running.isInHandler = false
+  if ('early' in invoked) return invoked
+  const read = readResult(invoked.result)
+  if ('reason' in read) throw new InvalidResult({ handler: running.handler.name, reason: read.reason })
+  return read
 }
 
-const interruptionBackoff = { baseMs: 500, factor: 2, maxMs: 30_000, jitter: 0.5 }
+type Invoked = { readonly early: OutcomeEnd } | { readonly result: unknown }
 
 /**
- * Why no other try can help; undefined if one can. What the handler's own code throws is taken for what it says of itself
- * only: an event that it could not append elsewhere is not one that it emits.
+ * Calls the handler, and waits until it returns or fails, its time is over, it is taken over, or it does nothing but wait.
  */
-function finalReason(handler: Handler, error: unknown, isTheirs: boolean): DeadLetterReason | undefined {
-  if (isRillflowError(error)) {
-    const reason = isTheirs && !spokenOfItself.has(error.code) ? undefined : finalReasons[error.code]
-    if (reason !== undefined) return reason
-  } else if (propertyOf(error, 'retryable') === false) return 'non_retryable'
+async function invoke(running: RunningAttempt, input: unknown): Promise<Invoked> {
+  const { parts, execution, handler, cutoff: stopped, leaseMs, leave } = running
+  const recorded = mayHaveCalls(execution) ? await loadCalls(parts.log, execution) : []
+  const cutoff = new Cutoff()
+  const { limitMs, late } = limitOf(running)
+  const timer = parts.log.clock.setTimeout(() => cutoff.cut(late()), limitMs)
+  stopped.onCut(() => cutoff.cut(stopped.reason))
+  let run: HandlerRun | undefined
+  let called: Promise<Invoked> | undefined
+  let isOver = false
   try {
-    return handler.isRetryable?.(error) === false ? 'non_retryable' : undefined
-  } catch {
-    return undefined
+    return await new Promise<Invoked>((resolve, reject) => {
+      cutoff.onCut(() => reject(cutoff.reason))
+      // A handler that never uses its context needs no memory.
+      const open = (): HandlerRun => {
+        if (run !== undefined) return run
+        run = openHandlerRun({ ...parts, execution, handler, leaseMs, signal: cutoff.signal }, recorded)
+        if (isOver) run.close()
+        earlyEnd(run).then(resolve, (error: unknown) => cutoff.cut(error))
+        return run
+      }
+      if (cutoff.isCut) return
+      if (recorded.length > 0) open()
+      const context = handlerContext({ execution, handler, cutoff, open, opened: () => run })
+      called = callAndSettle(handler, input, context, () => run?.settle())
+      called.then(resolve, reject)
+    })
+  } catch (error) {
+    if (!cutoff.isCut) throw error
+    // A step that the handler has not awaited may still run when the handler returns.
+    if (called !== undefined) leave(called.finally(() => run?.settle()))
+    throw cutoff.reason
+  } finally {
+    isOver = true
+    run?.close()
+    if (run?.hasSteps) running.hasSteps = true
+    timer.cancel()
   }
 }
 
-/** Raised by nobody but the handler itself, and by its context. */
-const spokenOfItself: ReadonlySet<string> = new Set([
-  ...['non_retryable', 'invalid_step_result', 'hops_exceeded', 'event_undecodable', 'event_gone', 'deadline_passed'],
-])
+/** The time of the attempt, or that of the whole execution, whichever ends first. */
+function limitOf({ execution, handler, expiresAt }: RunningAttempt): { limitMs: number; late: () => Error } {
+  const { name, timeoutMs, deadlineMs = 0 } = handler
+  const limitMs = Math.max(1, timeoutMs - execution.ranMs)
+  const leftMs = Math.max(1, withinExpiry(Number.POSITIVE_INFINITY, expiresAt))
+  if (leftMs < limitMs) return { limitMs: leftMs, late: () => new DeadlinePassed({ handler: name, deadlineMs }) }
+  return { limitMs, late: () => new ExecutionTimeout({ handler: name, timeoutMs }) }
+}
 
-const finalReasons: Readonly<Record<string, DeadLetterReason>> = {
-  non_retryable: 'non_retryable',
-  hops_exceeded: 'hops',
-  too_many_emitted: 'too_many_emitted',
-  invalid_result: 'invalid_result',
-  invalid_step_result: 'invalid_result',
-  invalid_event: 'invalid_emission',
-  invalid_name: 'invalid_emission',
-  duplicate_event_id: 'invalid_emission',
-  event_undecodable: 'undecodable',
-  event_gone: 'event_gone',
-  worker_crashed: 'crashed',
-  deadline_passed: 'deadline',
-  join_failed: 'join_failed',
-  join_timeout: 'join_timeout',
+async function callAndSettle(
+  handler: Handler,
+  input: unknown,
+  context: HandlerContext,
+  settle: () => Promise<void> | undefined,
+): Promise<Invoked> {
+  try {
+    return { result: await handler.run(input, context as never) }
+  } catch (error) {
+    // Steps that still run are recorded, for the next attempt.
+    await settle()
+    throw error
+  }
+}
+
+async function earlyEnd(run: HandlerRun): Promise<Invoked> {
+  const { log, handler, execution } = run
+  const end = await run.over
+  if (end.kind === 'suspended') return { early: suspendedOutcome(run) }
+  const { error } = end
+  log.telemetry.log.warn(
+    { schema: log.schema, handler: handler.name, executionId: execution.id, error },
+    'an execution is parked, because its handler does not fit its recorded steps',
+  )
+  return { early: { kind: 'park', activity: 'parked', detail: error.code, error: describeError(error) } }
 }

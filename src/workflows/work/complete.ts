@@ -1,78 +1,88 @@
 /**
- * Storing what attempts came to: what they emit, what they write, the end of the execution and its trace are one
- * transaction, short, and without a wait for anything but the database. The fence decides whether it counts.
+ * Completes attempts: stores the outcome of each, the events it emits and its writes, in one transaction.
  *
- * Whatever comes while one call is under way goes together into the next. Outcomes without effects are one statement; those
- * that only emit share a transaction; those with writes of their own, or that others must not be held up by, go alone.
+ *     attempt ──► coalesce ──┬── nothing but an outcome ──► one statement for all of them
+ *                            ├── also emits events ───────► one transaction for all of them; the failed ones alone
+ *                            └── also writes (ctx.tx) ────► a transaction of its own
+ *
+ * Guarantees:
+ * - An outcome counts only under the fence of its attempt. If another worker has taken over, nothing of it is stored.
+ * - An attempt that breaks its batch is completed alone: its neighbours are not affected.
+ * - While the database is away an outcome is kept and sent again, because the work it stands for has been done.
+ *
+ * What can fail: the emitted events are refused, or the writes fail. The attempt then fails with that error, and its
+ * retry policy decides.
  */
-
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { delay, retry } from '../../core/retry.ts'
-import type { Executor, Transaction } from '../../database/database.ts'
+import type { Executor, Transaction, TransactionOptions } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { isCollision, sqlStateOf } from '../../database/sqlstate.ts'
-import { appendIn } from '../../events/append/append.ts'
-import type { Append } from '../../events/append/send.ts'
-import { byBytes, sendBatch } from '../../events/append/send.ts'
-import { holdWhole } from '../cancel/cancel.ts'
-import { closeLetter } from '../dead-letters/letters.ts'
-import type { DispatchParts } from '../dispatch/dispatch.ts'
+import { type Append, byBytes, sendBatch } from '../../events/append/send.ts'
+import type { Log } from '../../events/log.ts'
+import { holdWorkflow } from '../cancel/cancel.ts'
+import { closeDeadLetter } from '../dead-letters/record.ts'
 import { enqueue } from '../dispatch/enqueue.ts'
-import { moveBatches } from '../joins/joins.ts'
-import { finishMoves } from '../joins/moves.ts'
+import { type AppendIn, attemptResult } from '../emit.ts'
+import type { WorkflowHints } from '../hints.ts'
+import { completeMoves, moveBatches } from '../joins/joins.ts'
 import { loadRoutes } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
-import { hasIdledTooLong, idleLimit } from './limits.ts'
 import { isPlain, type Outcome } from './outcome.ts'
-import { resultOf } from './result.ts'
 
-export interface Finisher {
+export interface Completer {
   /**
-   * Resolves to what became of it. Rejects with what is wrong with the outcome itself: what it emits was refused, or what
-   * it writes failed. `next` is held behind it, and starts with it if it still can.
+   * Resolves when the outcome is stored, or refused. Rejects if the outcome itself is wrong: what it emits was refused, or
+   * its writes failed. `next` is an execution held behind it in its lane, which begins with it if it still can.
    */
-  finish(outcome: Outcome, next?: string): Promise<Finished>
-  /** How many are waiting to be stored. */
+  complete(outcome: Outcome, next?: string): Promise<Completed>
+  /** How many outcomes are waiting to be stored. */
   readonly size: number
-  /** Resolves when nothing is under way. */
+  /** Resolves when none is. */
   drain(): Promise<void>
 }
 
-/** Refused: the execution is somebody else's by now, or nobody's. Continued: stored, and `next` has started. */
-export type Finished = 'refused' | 'stored' | 'continued'
+/** Refused: the execution was taken over or removed. Continued: the outcome is stored, and `next` has begun. */
+export type Completed = 'refused' | 'stored' | 'continued'
+
+export interface CompleterParts {
+  readonly log: Log
+  readonly hints: WorkflowHints
+  readonly append: AppendIn
+}
+
+export interface CompleterOptions {
+  readonly owner: string
+  readonly graceMs: number
+  /** Aborts when the worker gives up storing outcomes. */
+  readonly lost: AbortSignal
+}
 
 interface Entry {
   readonly outcome: Outcome
   readonly next: string | undefined
 }
 
-export interface FinishOptions {
-  readonly owner: string
-  readonly graceMs: number
-  /** Aborts when nothing can be stored any more. */
-  readonly lost: AbortSignal
-}
+const maxTogether = 500
+const retryBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
-const mostTogether = 500
-const troubleBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
-
-export function openFinisher(parts: DispatchParts, options: FinishOptions): Finisher {
+export function openCompleter(parts: CompleterParts, options: CompleterOptions): Completer {
   const { log } = parts
-  const outcomes = coalesce<Entry, Finished>({
+  const outcomes = coalesce<Entry, Completed>({
     name: 'outcome',
     send,
     afterFailure: (error, _, attempt) => {
       if (!isPassing(error, attempt) || options.lost.aborted) return 'fail'
       log.telemetry.log.warn({ schema: log.schema, owner: options.owner, error }, 'outcomes could not be stored yet')
-      return { sendAgainInMs: delay(troubleBackoff, attempt) }
+      return { sendAgainInMs: delay(retryBackoff, attempt) }
     },
     keysOf: ({ outcome }) => [outcome.execution.id],
     fits: (entry, batch) =>
       kindOf(entry) === kindOf(batch[0]!) &&
       !batch.some(other => other.outcome.execution.id === entry.outcome.execution.id),
-    maxBatch: { count: mostTogether, bytes: 0 },
+    maxBatch: { count: maxTogether, bytes: 0 },
     maxQueued: { count: 100_000, bytes: 0 },
     maxCalls: () => 2,
     signal: options.lost,
@@ -82,77 +92,98 @@ export function openFinisher(parts: DispatchParts, options: FinishOptions): Fini
     get size() {
       return outcomes.size
     },
-    finish: (outcome, next) => outcomes.submit({ outcome, next }),
+    complete: (outcome, next) => outcomes.submit({ outcome, next }),
     drain: outcomes.drain,
   }
 
-  async function send(entries: readonly Entry[]): Promise<(Finished | Promise<Finished>)[]> {
+  async function send(entries: readonly Entry[]): Promise<(Completed | Promise<Completed>)[]> {
     const kind = kindOf(entries[0]!)
-    if (kind === 'writing') return entries.map(goAlone)
-    const store = kind === 'plain' ? finishPlain : finishTogether
-    const answers = await store(parts, options, entries)
-    return entries.map(entry => answers.get(entry) ?? goAlone(entry))
+    if (kind === 'writing') return entries.map(completeAloneUntilStored)
+    const completeAll = kind === 'plain' ? completePlain : completeTogether
+    const answers = await completeAll(parts, options, entries)
+    return entries.map(entry => answers.get(entry) ?? completeAloneUntilStored(entry))
   }
 
-  function goAlone(entry: Entry): Promise<Finished> {
-    const again = { retries: Number.POSITIVE_INFINITY, backoff: troubleBackoff, signal: options.lost }
+  function completeAloneUntilStored(entry: Entry): Promise<Completed> {
     let tries = 0
-    const when = (error: unknown): boolean => isPassing(error, tries) && !options.lost.aborted
     return retry(
-      async () => {
+      () => {
         tries++
-        return (await finishAlone(parts, options, entry)).get(entry)!
+        return completeAlone(parts, options, entry)
       },
-      { ...again, when },
+      {
+        retries: Number.POSITIVE_INFINITY,
+        backoff: retryBackoff,
+        signal: options.lost,
+        when: error => isPassing(error, tries) && !options.lost.aborted,
+      },
     )
   }
 }
 
 function kindOf({ outcome }: Entry): 'plain' | 'emitting' | 'writing' {
   if (isPlain(outcome)) return 'plain'
-  return outcome.inside === undefined ? 'emitting' : 'writing'
+  return outcome.write === undefined ? 'emitting' : 'writing'
 }
 
 /**
- * Whether it says nothing about the outcome: the database was away or at its limits, or a neighbour was in the way. Work that
- * idles in its transaction until that is cut off looks the same at first.
+ * Whether an error says nothing about the outcome: the database was away or at its limits, or a neighbour was in the way.
+ * A transaction that was cut off because the writes left it idle looks the same at first, so that counts a few times only.
  */
 function isPassing(error: unknown, tries: number): boolean {
   const { sqlState = sqlStateOf(error) } = (error ?? {}) as { sqlState?: string }
   if (isRillflowError(error, 'serialization_failed') || isCollision(sqlState)) return true
   // Out of space or memory; a lock or a statement that took too long.
   if (isRillflowError(error, 'database_failed')) return /^(53|58)|^(55P03|57014)$/.test(sqlState ?? '')
-  return isInterruption(error) && !(hasIdledTooLong(error) && tries >= mostCutOff)
+  return isInterruption(error) && !(wasIdleTooLong(error) && tries >= maxIdleCuts)
 }
 
-const mostCutOff = 3
+const maxIdleCuts = 3
 
-async function finishPlain(
-  { log, wake }: DispatchParts,
-  options: FinishOptions,
+/** The server cuts off a transaction that is idle for longer than a lease: a worker that stopped must block nobody. */
+export function idleLimit(leaseMs: number): { readonly idleMs: number } & TransactionOptions {
+  return { idleMs: Math.max(1_000, leaseMs) }
+}
+
+/** Whether a transaction was cut off, and so rolled back, by that limit. */
+export function wasIdleTooLong(error: unknown): boolean {
+  const { sqlState = sqlStateOf(error), cause } = (error ?? {}) as { sqlState?: string; cause?: unknown }
+  return sqlState === idleInTransactionTimeout || sqlStateOf(cause) === idleInTransactionTimeout
+}
+
+const idleInTransactionTimeout = '25P03'
+
+/** Outcomes without effects: one statement. */
+async function completePlain(
+  { log, hints }: CompleterParts,
+  options: CompleterOptions,
   entries: readonly Entry[],
-): Promise<Map<Entry, Finished>> {
+): Promise<Map<Entry, Completed>> {
   const stored = await storeOutcomes(log.database, log, options, entries)
-  wake.ended()
-  // Who is next in a lane can be run by anybody.
-  if (entries.some(({ outcome }) => outcome.execution.lane !== undefined || outcome.kind === 'release')) wake.worked()
-  return new Map(entries.map(entry => [entry, finishedOf(entry, stored)]))
+  hints.ended()
+  if (entries.some(makesReady)) hints.ready()
+  return new Map(entries.map(entry => [entry, completedOf(entry, stored)]))
 }
 
-function finishedOf({ outcome, next }: Entry, { accepted, begun }: Stored): Finished {
+/** Whether other executions may be ready because of it: the next one of its lane, or itself. */
+function makesReady({ outcome }: Entry): boolean {
+  return outcome.execution.lane !== undefined || outcome.kind === 'release'
+}
+
+function completedOf({ outcome, next }: Entry, { accepted, begun }: StoredOutcomes): Completed {
   if (!accepted.has(outcome.execution.id)) return 'refused'
   return next !== undefined && begun.has(next) ? 'continued' : 'stored'
 }
 
-/** Those that emit and nothing else, in one transaction; whichever is missing from the answer has to go alone. */
-async function finishTogether(
-  parts: DispatchParts,
-  options: FinishOptions,
+/** Outcomes that emit and do nothing else, in one transaction. An entry that the answer lacks has to go alone. */
+async function completeTogether(
+  parts: CompleterParts,
+  options: CompleterOptions,
   entries: readonly Entry[],
-): Promise<Map<Entry, Finished>> {
-  const { log, wake } = parts
+): Promise<Map<Entry, Completed>> {
+  const { log } = parts
   if (entries.length === 1) return new Map()
-  const answers = new Map<Entry, Finished>()
+  const answers = new Map<Entry, Completed>()
   await log.database
     .transaction(async tx => {
       const accepted = await hold(tx, log, entries)
@@ -160,75 +191,69 @@ async function finishTogether(
       for (const entry of entries) if (!held.includes(entry)) answers.set(entry, 'refused')
       if (held.length === 0) return
       const emitting = held.filter(({ outcome }) => outcome.emitted?.append !== undefined)
-      const codes = await sendBatch(
-        tx,
-        log,
-        emitting.map(({ outcome }) => outcome.emitted!.append as Append),
-        false,
-      )
-      const failed = new Set(emitting.filter((_, at) => codes[at]!.kind !== 'appended'))
-      const stored = held.filter(entry => !failed.has(entry))
-      if (stored.length === 0) return
-      const finished = await finishInside(parts, options, tx, stored)
-      for (const entry of stored) answers.set(entry, finishedOf(entry, finished))
-      await wake.appendedIn(tx, tx)
+      const appends = emitting.map(({ outcome }) => outcome.emitted!.append as Append)
+      const codes = await sendBatch(tx, log, appends, false)
+      const refused = new Set(emitting.filter((_, at) => codes[at]!.kind !== 'appended'))
+      const appended = held.filter(entry => !refused.has(entry))
+      if (appended.length === 0) return
+      const stored = await storeWithConsequences(parts, options, tx, appended)
+      for (const entry of appended) answers.set(entry, completedOf(entry, stored))
+      tx.afterCommit(() => parts.hints.appended())
     }, idleLimit(options.graceMs))
     .catch((error: unknown) => {
       if (isInterruption(error)) throw error
-      // One of them is in the way of the others; alone each has an outcome of its own.
+      // One of them breaks the transaction; alone each has an outcome of its own.
       answers.clear()
     })
   return answers
 }
 
-async function finishAlone(parts: DispatchParts, options: FinishOptions, entry: Entry): Promise<Map<Entry, Finished>> {
-  const { log } = parts
+async function completeAlone(parts: CompleterParts, options: CompleterOptions, entry: Entry): Promise<Completed> {
+  const { log, append } = parts
   const { outcome } = entry
-  const finished = await log.database.transaction(async tx => {
-    if (outcome.compensates === true) await holdWhole(log, tx, outcome.execution.correlationId)
+  return log.database.transaction(async tx => {
+    if (outcome.compensates === true) await holdWorkflow(log, tx, outcome.execution.correlationId)
     const accepted = await hold(tx, log, [entry])
     if (!accepted.has(outcome.execution.id)) return 'refused'
-    await outcome.inside?.(tx)
-    const { append } = outcome.emitted ?? {}
-    const results = append === undefined ? [] : await appendIn(parts, append, tx)
-    // What was in the log before is not under way again.
+    await outcome.write?.(tx)
+    const emitted = outcome.emitted?.append
+    const results = emitted === undefined ? [] : await append(emitted, tx)
+    // Events that were in the log before do not count as emitted again.
     const isRepeated = results.some(({ repeated }) => repeated)
     const stored = isRepeated ? { ...entry, outcome: { ...outcome, emitted: undefined } } : entry
-    return finishedOf(entry, await finishInside(parts, options, tx, [stored]))
+    return completedOf(entry, await storeWithConsequences(parts, options, tx, [stored]))
   }, idleLimit(options.graceMs))
-  return new Map([[entry, finished]])
 }
 
-/** What follows from these outcomes, in their transaction, after what they emit; returns what `storeOutcomes` does. */
-async function finishInside(
-  parts: DispatchParts,
-  options: FinishOptions,
+/** After the events were appended: joins, dead letters and the outcomes themselves, in the same transaction. */
+async function storeWithConsequences(
+  { log, hints }: CompleterParts,
+  options: CompleterOptions,
   tx: Transaction,
   entries: readonly Entry[],
-): Promise<Stored> {
-  const { log, wake } = parts
-  const moves = finishMoves(entries.map(({ outcome }) => outcome))
-  let isWork = entries.some(({ outcome }) => outcome.execution.lane !== undefined || outcome.kind === 'release')
+): Promise<StoredOutcomes> {
+  const outcomes = entries.map(({ outcome }) => outcome)
+  const moves = completeMoves(outcomes)
   const { joined, isTimed } = await moveBatches(log, tx, options.owner, () => loadRoutes(log, tx), moves)
   await enqueue(log, tx, options.owner, joined)
-  isWork ||= isTimed || joined.length > 0
-  for (const { outcome } of entries)
-    if (outcome.execution.isLetter && outcome.kind === 'done' && outcome.told !== 'failed')
-      await closeLetter(log, tx, outcome.execution)
+  for (const { execution, kind, activity } of outcomes)
+    if (execution.isRetry && kind === 'done' && activity !== 'failed') await closeDeadLetter(log, tx, execution)
   const stored = await storeOutcomes(tx, log, options, entries)
-  const isUndoing = entries.some(
-    ({ outcome }) => outcome.compensates === true || outcome.execution.undoId !== undefined,
+  const isUndoing = outcomes.some(
+    ({ compensates, execution }) => compensates === true || execution.undoId !== undefined,
   )
+  const isReady = isUndoing || isTimed || joined.length > 0 || entries.some(makesReady)
   tx.afterCommit(() => {
-    wake.ended()
-    if (isUndoing) wake.changed()
-    if (isWork || isUndoing) wake.worked()
+    hints.ended()
+    if (isUndoing) hints.changed()
+    if (isReady) hints.ready()
   })
   return stored
 }
 
-async function hold(tx: Executor, log: DispatchParts['log'], entries: readonly Entry[]): Promise<Set<string>> {
-  const { correlations, lanes, executions } = aboutOf(entries)
+/** Locks the executions that are still what they were claimed as, and what they belong to; returns their ids. */
+async function hold(tx: Executor, log: Log, entries: readonly Entry[]): Promise<Set<string>> {
+  const { correlations, lanes, executions } = lockedBy(entries)
   const [row] = await tx.runArrays(sql`/* workflows.hold */
     select accepted
     from ${workflowNames(log).workflow_hold}(
@@ -239,23 +264,26 @@ async function hold(tx: Executor, log: DispatchParts['log'], entries: readonly E
   return idsOf(row?.[0])
 }
 
-interface Stored {
+interface StoredOutcomes {
+  /** The executions whose outcome counts. */
   readonly accepted: ReadonlySet<string>
+  /** The executions that began with them, of those that were to. */
   readonly begun: ReadonlySet<string>
 }
 
-/** Returns the executions whose outcome counts, and those that began with it. */
 async function storeOutcomes(
   executor: Executor,
-  log: DispatchParts['log'],
-  { owner, graceMs }: FinishOptions,
+  log: Log,
+  { owner, graceMs }: CompleterOptions,
   entries: readonly Entry[],
-): Promise<Stored> {
-  const { correlations, lanes, executions } = aboutOf(entries)
+): Promise<StoredOutcomes> {
+  const { correlations, lanes, executions } = lockedBy(entries)
   const outcomes = entries.map(({ outcome }) => outcome)
-  const next = entries.flatMap(entry => (entry.next === undefined ? [] : [entry.next]))
-  const results = outcomes.map(({ told, emitted }) => (told === 'completed' ? (resultOf(emitted) ?? null) : null))
-  const errors = outcomes.some(({ error }) => error !== undefined)
+  const next = entries.flatMap(entry => entry.next ?? [])
+  const results = outcomes.map(({ activity, emitted }) =>
+    activity === 'completed' ? (attemptResult(emitted) ?? null) : null,
+  )
+  const hasErrors = outcomes.some(({ error }) => error !== undefined)
   const [row] = await executor.runArrays(sql`/* workflows.finish */
     select accepted, begun
     from ${workflowNames(log).workflow_complete}(
@@ -265,12 +293,12 @@ async function storeOutcomes(
       p_ids => ${executions.map(({ id }) => id)}::uuid[],
       p_fences => ${executions.map(({ fence }) => fence)}::bigint[],
       p_kinds => ${outcomes.map(({ kind }) => kind)}::text[],
-      p_recorded => ${outcomes.map(({ told }) => told)}::text[],
+      p_recorded => ${outcomes.map(({ activity }) => activity)}::text[],
       p_outcomes => ${outcomes.map(({ detail }) => detail ?? null)}::text[],
       p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
       p_running_ms => ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
       p_results => ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,
-      p_errors => ${errors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
+      p_errors => ${hasErrors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
       p_next => ${next.length === 0 ? null : next}::uuid[],
       p_grace_ms => ${graceMs}::integer,
       p_clean => ${outcomes.some(({ hasSteps }) => hasSteps)}::boolean)`)
@@ -278,7 +306,12 @@ async function storeOutcomes(
   return { accepted: idsOf(accepted), begun: idsOf(begun) }
 }
 
-function aboutOf(entries: readonly Entry[]) {
+/** The rows that storing these outcomes locks, in the order in which they are locked everywhere. */
+function lockedBy(entries: readonly Entry[]): {
+  readonly executions: readonly Outcome['execution'][]
+  readonly correlations: readonly string[]
+  readonly lanes: readonly string[] | null
+} {
   const executions = entries.map(({ outcome }) => outcome.execution)
   const lanes = [...new Set(executions.flatMap(({ lane }) => lane ?? []))].sort(byBytes)
   return {

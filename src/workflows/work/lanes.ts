@@ -1,25 +1,37 @@
 /**
- * Lanes: executions of one key that wait for each other.
+ * Lanes: executions of one key that wait for each other, in the order of their events.
  *
- * A handler with `onDead: 'park'` stops its lane when the head of it is set aside as a dead letter, in that transaction: what
- * comes later queues, and waits for a person. The lane goes on when a retry of that letter has succeeded, or when it is told
- * to. Retries of letters go through a parked lane, in the order of their events; nothing else does.
+ *     [unkeyed] ─► lane assigned by a process that has the handler's code ─► blocked ─► ready ─► … ─► the next one
+ *
+ * The lane of an ordered handler is its workflow, which the dispatcher knows. The key of a handler that has one is computed
+ * by the handler's own code, which the dispatcher may not have: it queues such executions without a lane, and any worker
+ * that has the code assigns theirs, in the order of the log, one worker at a time for each handler. An event whose key
+ * cannot be computed gets no lane; its attempt computes the key again, and fails with that error.
+ *
+ * A handler with `onFailure: 'park'` stops its lane when the head of the lane is dead-lettered, in that transaction. Later
+ * executions queue until an operator acts: the lane continues when a retry of that dead letter has succeeded, or when it is
+ * unparked. Retries of dead letters pass through a parked lane, in the order of their events; nothing else does.
  */
-
 import { createHash } from 'node:crypto'
 import { consumerNames } from '../../consumers/schema.ts'
-import { InvalidOption } from '../../core/errors.ts'
+import { type Named, nameOf } from '../../core/definition.ts'
 import { checkName } from '../../core/name.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
+import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { eventColumnCount } from '../../events/read/rows.ts'
+import { lockWorkflows } from '../dispatch/enqueue.ts'
 import { LaneNotParked } from '../errors.ts'
+import { checkCount, consumerOf, type Handler } from '../handler.ts'
+import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
-import type { Claimed } from './claim.ts'
+import { type Claimed, decodeEvents, editedEventColumns } from './claim.ts'
 
 /** The name of a handler's lane for a key. No two pairs have one name. */
 export function laneOf(handler: string, key: string): string {
-  const short = Buffer.byteLength(key) <= longestKey ? key : createHash('sha256').update(key).digest('hex')
+  const short = Buffer.byteLength(key) <= maxKeyBytes ? key : createHash('sha256').update(key).digest('hex')
   return `${laneOfHandler(handler)}${short}`
 }
 
@@ -27,53 +39,51 @@ function laneOfHandler(handler: string): string {
   return `${encodeURIComponent(handler)}/`
 }
 
-const longestKey = 255
+const maxKeyBytes = 255
 
 export interface Lane {
   readonly handler: string
-  /** The correlation id, or what the handler's key function said; of a very long one a digest. */
+  /** The correlation id, or the result of the handler's key function; of a very long one a digest. */
   readonly key: string
-  /** Whether it waits for a person. */
+  /** Whether it waits for an operator. */
   readonly isParked: boolean
-  /** The event of the dead letter that it was parked for, if the letter is still there. */
+  /** The event of the dead letter for which it was parked, if that still exists. */
   readonly parkedFor: string | undefined
-  /** How many executions are in it, those that wait their turn included. */
+  /** How many executions are in it, those that wait for their turn included. */
   readonly open: number
 }
 
-export interface ListLanesOptions {
-  handler?: string | undefined
+export interface ListLanesOptions extends PageOptions {
+  handler?: Named | undefined
   /** Default: both. */
   isParked?: boolean | undefined
-  /** Default 100, at most 10 000. */
-  limit?: number | undefined
-  /** Only those that come after this one: the last of the page before. */
-  after?: Pick<Lane, 'handler' | 'key'> | undefined
 }
 
-/** What a store's `workflows` has about lanes. */
+/** The lanes of a store: `store.workflows.lanes`. */
 export interface Lanes {
-  /** A page of the lanes that have something in them, or are parked. */
-  lanes(options?: ListLanesOptions): Promise<Lane[]>
-  /** Lets a parked lane go on with what has queued in it; its dead letter stays as it is. Without a key: all of the handler's. */
-  unparkLane(handler: string, key?: string): Promise<number>
+  /** The lanes that have executions, or are parked: 100 in a page by default, at most 10 000. */
+  list(options?: ListLanesOptions): Promise<Page<Lane>>
+  /**
+   * Lets a parked lane continue with its executions; its dead letter stays as it is. Without a key: all of the handler's.
+   * Returns how many.
+   */
+  unpark(handler: Named, options?: { key?: string | undefined }): Promise<number>
 }
 
-export function openLanes(log: Log, onWork: () => void): Lanes {
+export function openLanes(log: Log, hints: WorkflowHints): Lanes {
   return {
-    lanes: async (options = {}) => listLanes(log, options),
-    async unparkLane(handler, key) {
-      const count = await unpark(log, checkName('Handler', handler), key)
-      if (count > 0) onWork()
+    list: async (options = {}) => listLanes(log, options),
+    async unpark(handler, { key } = {}) {
+      const count = await unpark(log, checkName('Handler', nameOf(handler)), key)
+      if (count > 0) hints.ready()
       return count
     },
   }
 }
 
-async function listLanes(log: Log, { handler, isParked, limit = 100, after }: ListLanesOptions): Promise<Lane[]> {
-  if (!Number.isSafeInteger(limit) || limit < 1 || limit > 10_000)
-    throw new InvalidOption({ option: 'limit', reason: `must be a whole number from 1 to 10000, not ${String(limit)}` })
-  const prefix = handler === undefined ? null : laneOfHandler(handler)
+async function listLanes(log: Log, { handler, isParked, limit = 100, after }: ListLanesOptions): Promise<Page<Lane>> {
+  checkCount('A list of lanes', 'limit', limit, 1, 10_000)
+  const prefix = handler === undefined ? null : laneOfHandler(nameOf(handler))
   const rows = await log.database.run<{
     lane: string
     parked: boolean
@@ -83,15 +93,21 @@ async function listLanes(log: Log, { handler, isParked, limit = 100, after }: Li
     select l.lane, l.parked, l.open, d.event_id
     from ${workflowNames(log).workflow_lanes} as l
     left join ${consumerNames(log).dead_letters} as d on d.execution = l.parked_by
-    where l.lane > ${after === undefined ? '' : laneOf(after.handler, after.key)}::text
+    where l.lane > ${after === undefined ? '' : (decodeCursor(after, 1)[0] as string)}::text
       and (${prefix}::text is null or starts_with(l.lane, ${prefix}::text))
       and (${isParked ?? null}::boolean is null or l.parked = ${isParked ?? null}::boolean)
     order by l.lane
-    limit ${limit}::integer`)
-  return rows.map(({ lane, parked, open, event_id }) => ({
-    ...keyOf(lane),
-    ...{ isParked: parked, parkedFor: event_id ?? undefined, open },
-  }))
+    limit ${limit + 1}::integer`)
+  const page = pageOf(rows, limit, last => [last.lane])
+  return { ...page, items: page.items.map(row => ({ ...keyOf(row.lane), ...laneStateOf(row) })) }
+}
+
+function laneStateOf(row: {
+  parked: boolean
+  open: number
+  event_id: string | null
+}): Pick<Lane, 'isParked' | 'parkedFor' | 'open'> {
+  return { isParked: row.parked, parkedFor: row.event_id ?? undefined, open: row.open }
 }
 
 function keyOf(lane: string): Pick<Lane, 'handler' | 'key'> {
@@ -126,7 +142,7 @@ async function unpark(log: Log, handler: string, key: string | undefined): Promi
   })
 }
 
-/** Stops the lane behind an execution that has failed for good. The caller holds the lane, and ends the execution after. */
+/** Parks the lane of an execution that has failed for good. The caller holds the lane, and completes the execution after. */
 export async function parkLane(log: Log, tx: Executor, { lane, id }: Claimed): Promise<void> {
   if (lane === undefined) return
   await tx.run(sql`/* workflows.park */
@@ -137,7 +153,7 @@ export async function parkLane(log: Log, tx: Executor, { lane, id }: Claimed): P
       and ordered`)
 }
 
-/** Lets a lane go on that was parked for this execution, which has come to a good end now. The caller holds the lane. */
+/** Unparks the lane that was parked for this execution, which has completed now. The caller holds the lane. */
 export async function unparkAfter(log: Log, tx: Executor, { lane, id }: Claimed): Promise<void> {
   if (lane === undefined) return
   await tx.run(sql`/* workflows.unpark_after */
@@ -146,4 +162,75 @@ export async function unparkAfter(log: Log, tx: Executor, { lane, id }: Claimed)
       parked_by = null
     where lane = ${lane}::text
       and parked_by = ${id}::uuid`)
+}
+
+const maxAtOnce = 500
+/** The worker sends no heartbeat meanwhile. */
+const maxRounds = 5
+
+/** Assigns lanes to executions that have none yet, the first ones of many; returns how many. */
+export async function assignLanes(log: Log, handlers: ReadonlyMap<number, Handler>): Promise<number> {
+  let total = 0
+  for (const [route, handler] of handlers) {
+    if (handler.keyOf === undefined) continue
+    let count = maxAtOnce
+    for (let round = 0; round < maxRounds && count === maxAtOnce; round++, total += count)
+      count = await assignSome(log, route, handler)
+  }
+  return total
+}
+
+async function assignSome(log: Log, route: number, handler: Handler): Promise<number> {
+  return log.database.transaction(async tx => {
+    const held = await tx.run(sql`/* workflows.lock_route */
+      select id
+      from ${workflowNames(log).workflow_routes}
+      where id = ${route}::integer
+      for update skip locked`)
+    if (held.length === 0) return 0
+    const rows = await tx.runArrays(sql`/* workflows.unkeyed */
+      select
+        ${editedEventColumns},
+        x.id, x.correlation_id
+      from ${workflowNames(log).workflow_executions} as x
+      left join lateral (
+        select *
+        from ${log.names.events} as found
+        where found.position = x.position
+        limit 1) as e on true
+      left join lateral (
+        select found.edited
+        from ${consumerNames(log).dead_letters} as found
+        where x.is_letter
+          and found.consumer = ${consumerOf(handler.name)}::text
+          and found.event_id = e.event_id
+        limit 1) as d on true
+      where x.route = ${route}::integer
+        and x.state = 'unkeyed'
+      order by x.position
+      limit ${maxAtOnce}::integer`)
+    if (rows.length === 0) return 0
+    await lockWorkflows(
+      log,
+      tx,
+      rows.map(row => row[eventColumnCount + 1] as string),
+    )
+    const events = await decodeEvents(log, rows)
+    const lanes = events.map(({ event, fault }) => (fault === undefined ? laneFor(handler, event) : null))
+    await tx.run(sql`/* workflows.assign */
+      select assigned
+      from ${workflowNames(log).workflow_assign}(
+        p_ids => ${rows.map(row => row[eventColumnCount])}::uuid[],
+        p_lanes => ${lanes}::text[])`)
+    return rows.length
+  })
+}
+
+function laneFor(handler: Handler, event: RecordedEvent | undefined): string | null {
+  try {
+    const key: unknown = event === undefined ? undefined : handler.keyOf!(event)
+    return typeof key === 'string' ? laneOf(handler.name, key) : null
+  } catch {
+    return null
+  }
 }

@@ -1,8 +1,12 @@
 /**
- * Taking over from workers that are gone: what they ran is given back and counted, what they only held is not counted. A
- * worker that was merely stopped for long finds its fences refused, and enters anew.
+ * The rows of workers, and taking over from workers that are gone.
+ *
+ *     enterWorker ─► [heartbeat with every look] ─► removeWorker: leaves
+ *                                   └── too old ─► rescueWorker, by any other worker: its executions are ready again
+ *
+ * Executions that a dead worker ran are released, and that counts as a crash of each; those it only held behind another one
+ * of their lane do not count. A worker that was merely slow finds its fences refused, and enters again.
  */
-
 import { describeError } from '../../consumers/run/failure.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -22,8 +26,9 @@ export interface WorkerRow {
 }
 
 export async function enterWorker(log: Log, { owner, node, leaseMs, concurrency, routes }: WorkerRow): Promise<void> {
+  const { workflow_workers } = workflowNames(log)
   await log.database.run(sql`/* workflows.enter */
-    insert into ${workflowNames(log).workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
+    insert into ${workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
     select ${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
       moment.at, moment.at
     from ${moment(log.names.clock)}
@@ -32,62 +37,18 @@ export async function enterWorker(log: Log, { owner, node, leaseMs, concurrency,
       routes = excluded.routes`)
 }
 
-/** Its row goes, its counters become part of the total, and what it still had is free. */
-export async function leaveWorker(log: Log, owner: string): Promise<void> {
-  await bury(log, owner, true)
+/** A worker leaves: its row is deleted, its counters become part of the total, and what it still has is ready again. */
+export async function removeWorker(log: Log, owner: string): Promise<void> {
+  await clearWorker(log, owner, 'left')
 }
 
-/** Returns how many executions are free again. Whoever comes first does it. */
+/** Takes over from a dead worker; returns how many executions are ready again. Any worker may do it, the first one does. */
 export async function rescueWorker(log: Log, owner: string): Promise<number> {
-  return bury(log, owner, false)
+  return clearWorker(log, owner, 'dead')
 }
 
-/** What is stored as this worker's own although it has not heard of it: the answer to its claim was lost. */
-export async function releaseForgotten(log: Log, owner: string, ids: readonly string[]): Promise<number> {
-  return log.database.transaction(async tx => {
-    const left = await tx.run<Left>(sql`/* workflows.forgotten */
-      select id, fence, correlation_id, lane, state, worker
-      from ${workflowNames(log).workflow_executions}
-      where worker = ${owner}::text
-        and id = any(${ids}::uuid[])`)
-    return giveBack(log, tx, owner, left, true)
-  })
-}
-
-/**
- * Attempts that outlast their time although their worker is alive: it is stuck, or has forgotten them. Of those that were
- * told to stop, also the ones whose worker is gone.
- */
-export async function rescueExpired(log: Log): Promise<number> {
-  const rows = await log.database.run<Left>(sql`/* workflows.expired */
-    select id, fence, correlation_id, lane, state, worker
-    from ${workflowNames(log).workflow_executions} as x
-    where x.worker is not null
-      and (x.deadline_at < ${log.names.clock}(x.deadline_at)
-        or (x.state = 'stopping' and not exists (
-          select
-          from ${workflowNames(log).workflow_workers} as w
-          where w.owner = x.worker)))
-    limit 1000`)
-  const stopped = rows.filter(({ state }) => state === 'stopping')
-  let count = await confirmStopped(
-    log,
-    stopped.map(({ id, correlation_id: correlationId }) => ({ id, correlationId })),
-  )
-  for (const worker of new Set(rows.map(row => row.worker)))
-    count += await log.database.transaction(tx =>
-      giveBack(
-        log,
-        tx,
-        worker,
-        rows.filter(row => row.worker === worker),
-        false,
-      ),
-    )
-  return count
-}
-
-interface Left {
+/** An execution that a worker still has. */
+interface LeftExecution {
   readonly id: string
   readonly fence: number
   readonly correlation_id: string
@@ -96,97 +57,149 @@ interface Left {
   readonly worker: string
 }
 
+type Reason = 'left' | 'dead'
+
 /**
- * Again and again until nothing is left: what the worker had sent before it was lost may still be carried out, and begin
- * the next one of a lane. Its row goes last, so that nobody ever has work without having a row.
+ * Repeated until nothing is left: a statement that the worker sent before it was lost may still be carried out, and begin
+ * the next execution of a lane. The row is deleted last, so that no worker ever has executions without having a row.
  */
-async function bury(log: Log, owner: string, isOrderly: boolean): Promise<number> {
+async function clearWorker(log: Log, owner: string, reason: Reason): Promise<number> {
   for (let count = 0; ; ) {
-    const freed = await log.database.transaction(async tx => {
-      if (!(await lockWorker(log, tx, owner, isOrderly))) return undefined
-      const left = await leftBehind(log, tx, owner)
-      if (left.length > 0) return giveBack(log, tx, owner, left, isOrderly)
-      await remove(log, tx, owner)
+    const released = await log.database.transaction(async tx => {
+      if (!(await lockWorker(log, tx, owner, reason))) return undefined
+      const left = await executionsLeft(log, tx, owner)
+      if (left.length > 0) return release(log, tx, owner, left, reason)
+      await deleteWorker(log, tx, owner)
       return undefined
     })
-    if (freed === undefined) return count
-    count += freed
+    if (released === undefined) return count
+    count += released
   }
 }
 
-/** Whether it is there, and, if it is not its own, dead. */
-async function lockWorker(log: Log, tx: Transaction, owner: string, isOwn: boolean): Promise<boolean> {
-  const sign = log.database.soleUser ?? null
-  const rows = isOwn
-    ? await tx.run(sql`/* workflows.own_worker */
-        select owner
-        from ${workflowNames(log).workflow_workers}
-        where owner = ${owner}::text
-        for update`)
-    : await tx.run(sql`/* workflows.dead_worker */
-        select owner
-        from ${workflowNames(log).workflow_workers}
-        where owner = ${owner}::text
-          and (heartbeat_at < ${log.names.clock}(heartbeat_at) - make_interval(secs => lease_ms / 1000.0)
-            or (${sign}::text is not null and split_part(owner, '/', 1) <> ${sign}::text))
-        for update skip locked`)
+/** Whether its row is there, and, if it is said to be dead, its heartbeat too old. */
+async function lockWorker(log: Log, tx: Transaction, owner: string, reason: Reason): Promise<boolean> {
+  const { workflow_workers } = workflowNames(log)
+  const opening = log.database.soleUser ?? null
+  const rows =
+    reason === 'left'
+      ? await tx.run(sql`/* workflows.own_worker */
+          select owner
+          from ${workflow_workers}
+          where owner = ${owner}::text
+          for update`)
+      : await tx.run(sql`/* workflows.dead_worker */
+          select owner
+          from ${workflow_workers}
+          where owner = ${owner}::text
+            and (heartbeat_at < ${log.names.clock}(heartbeat_at) - make_interval(secs => lease_ms / 1000.0)
+              or split_part(owner, '/', 1) <> ${opening}::text)
+          for update skip locked`)
   return rows.length > 0
 }
 
-/**
- * Takes over from all workers there are, as if each had left in good order: for a copy of a store, whose workers are still
- * those of the original.
- */
-export async function releaseWorkers(log: Pick<Log, 'schema'>, tx: Transaction): Promise<void> {
-  const owners = await tx.run<{ owner: string }>(sql`/* workflows.workers_left */
-    select owner
-    from ${workflowNames(log).workflow_workers}
-    union
-    select worker
-    from ${workflowNames(log).workflow_executions}
-    where state in ('running', 'held')
-      and worker is not null
-    order by 1`)
-  for (const { owner } of owners) {
-    const left = await leftBehind(log, tx, owner)
-    if (left.length > 0) await giveBack(log, tx, owner, left, true)
-    await remove(log, tx, owner)
-  }
-}
-
-function leftBehind(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<Left[]> {
-  return tx.run<Left>(sql`/* workflows.left_behind */
+function executionsLeft(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<LeftExecution[]> {
+  return tx.run<LeftExecution>(sql`/* workflows.left_behind */
     select id, fence, correlation_id, lane, state, worker
     from ${workflowNames(log).workflow_executions}
     where worker = ${owner}::text
       and state in ('running', 'held')`)
 }
 
-async function remove(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<void> {
+async function deleteWorker(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<void> {
+  const names = workflowNames(log)
   await tx.run(sql`/* workflows.fold_counters */
     with gone as (
-      delete from ${workflowNames(log).workflow_counters}
+      delete from ${names.workflow_counters}
       where owner = ${owner}::text
       returning name, value)
-    select ${workflowNames(log).workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
+    select ${names.workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
     from gone`)
   await tx.run(sql`/* workflows.leave */
-    delete from ${workflowNames(log).workflow_workers}
+    delete from ${names.workflow_workers}
     where owner = ${owner}::text`)
 }
 
-async function giveBack(
+/**
+ * Takes over from all workers, as if each had left: for a copy of a store, whose rows of workers are still those of the
+ * original.
+ */
+export async function releaseWorkers(log: Pick<Log, 'schema'>, tx: Transaction): Promise<void> {
+  const names = workflowNames(log)
+  const owners = await tx.run<{ owner: string }>(sql`/* workflows.workers_left */
+    select owner
+    from ${names.workflow_workers}
+    union
+    select worker
+    from ${names.workflow_executions}
+    where state in ('running', 'held')
+      and worker is not null
+    order by 1`)
+  for (const { owner } of owners) {
+    const left = await executionsLeft(log, tx, owner)
+    if (left.length > 0) await release(log, tx, owner, left, 'left')
+    await deleteWorker(log, tx, owner)
+  }
+}
+
+/** Releases executions that are stored as this worker's, but that it does not know: the answer to its claim was lost. */
+export async function releaseForgotten(
+  log: Log,
+  owner: string,
+  forgotten: ReadonlyMap<string, number>,
+): Promise<number> {
+  return log.database.transaction(async tx => {
+    const left = await tx.run<LeftExecution>(sql`/* workflows.forgotten */
+      select x.id, x.fence, x.correlation_id, x.lane, x.state, x.worker
+      from unnest(${[...forgotten.keys()]}::uuid[], ${[...forgotten.values()]}::bigint[]) as u(id, fence)
+      join ${workflowNames(log).workflow_executions} as x on x.id = u.id
+      where x.worker = ${owner}::text
+        and x.fence = u.fence`)
+    return release(log, tx, owner, left, 'left')
+  })
+}
+
+/**
+ * Attempts that have outlasted their time although their worker is alive: it is stuck, or has forgotten them. And attempts
+ * that were told to stop and whose worker is gone.
+ */
+export async function rescueExpired(log: Log): Promise<number> {
+  const names = workflowNames(log)
+  const rows = await log.database.run<LeftExecution>(sql`/* workflows.expired */
+    select id, fence, correlation_id, lane, state, worker
+    from ${names.workflow_executions} as x
+    where x.worker is not null
+      and (x.deadline_at < ${log.names.clock}(x.deadline_at)
+        or (x.state = 'stopping' and not exists (
+          select
+          from ${names.workflow_workers} as w
+          where w.owner = x.worker)))
+    limit 1000`)
+  const stopped = rows.filter(({ state }) => state === 'stopping')
+  let count = await confirmStopped(
+    log,
+    stopped.map(({ id, correlation_id: correlationId }) => ({ id, correlationId })),
+  )
+  for (const worker of new Set(rows.map(row => row.worker))) {
+    const own = rows.filter(row => row.worker === worker)
+    count += await log.database.transaction(tx => release(log, tx, worker, own, 'dead'))
+  }
+  return count
+}
+
+/** Makes executions ready again: those that ran by an outcome of their attempt, those that were held without one. */
+async function release(
   log: Pick<Log, 'schema'>,
   tx: Transaction,
   owner: string,
-  left: readonly Left[],
-  isOrderly: boolean,
+  left: readonly LeftExecution[],
+  reason: Reason,
 ): Promise<number> {
   const running = left.filter(({ state }) => state === 'running')
   const lanes = [...new Set(left.flatMap(({ lane }) => lane ?? []))].sort(byBytes)
+  const isCrash = reason === 'dead'
   const { name, code } = describeError(new WorkerCrashed({ handler: '', crashes: 1 }))
-  const lost = { name, code, message: 'its worker was lost' }
-  const told = isOrderly ? 'released' : 'failed'
+  const error = { name, code, message: 'The worker that ran it was lost.' }
   const [row] = await tx.runArrays(sql`/* workflows.give_back */
     select cardinality(accepted)
     from ${workflowNames(log).workflow_complete}(
@@ -195,15 +208,15 @@ async function giveBack(
       p_lanes => ${lanes.length === 0 ? null : lanes}::text[],
       p_ids => ${running.map(({ id }) => id)}::uuid[],
       p_fences => ${running.map(({ fence }) => fence)}::bigint[],
-      p_kinds => ${running.map(() => (isOrderly ? 'release' : 'crash'))}::text[],
-      p_recorded => ${running.map(() => told)}::text[],
-      p_outcomes => ${running.map(() => (isOrderly ? 'stopped' : 'lost'))}::text[],
+      p_kinds => ${running.map(() => (isCrash ? 'crash' : 'release'))}::text[],
+      p_recorded => ${running.map(() => (isCrash ? 'failed' : 'released'))}::text[],
+      p_outcomes => ${running.map(() => (isCrash ? 'lost' : 'stopped'))}::text[],
       p_delays => ${running.map(() => 0)}::integer[],
       p_running_ms => ${running.map(() => 0)}::integer[],
-      p_results => ${null}::jsonb,
-      p_errors => ${isOrderly ? null : JSON.stringify(running.map(() => lost))}::jsonb,
-      p_next => ${null}::uuid[],
-      p_grace_ms => ${0}::integer,
-      p_clean => ${false}::boolean)`)
+      p_results => null,
+      p_errors => ${isCrash ? JSON.stringify(running.map(() => error)) : null}::jsonb,
+      p_next => null,
+      p_grace_ms => 0,
+      p_clean => false)`)
   return (row as [number | null])[0] ?? 0
 }

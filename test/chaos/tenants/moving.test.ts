@@ -10,6 +10,7 @@ import type { Move } from '../../../src/transfer/move/move.ts'
 import { activate, copyInto, switchOver } from '../../../src/transfer/move/move.ts'
 import { isStoreMissing, writeMovedMarker } from '../../../src/transfer/move/moved-marker.ts'
 import { withWritersStopped } from '../../../src/transfer/move/stop-writers.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
 import { totals } from '../../projections/read-models.ts'
 import { paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
@@ -180,7 +181,7 @@ async function work(
 /** A daemon and a worker. */
 async function hire(first: OpenMove['store'], second: OpenMove['store']): Promise<{ dismiss(): Promise<void> }> {
   await first.projections.register(totals())
-  second.workflows.on('OrderPaid', { name: 'pack' }, async () => {})
+  second.workflows.register(defineHandler('pack', { on: 'OrderPaid', run: async () => {} }))
   const daemon = first.daemon({ leaseMs: 1_000 })
   const worker = second.workflows.worker({ concurrency: 4, pollMs: 50, leaseMs: 1_000 })
   await Promise.all([daemon.start(), worker.start()])

@@ -12,14 +12,21 @@ import { openPostgres } from '../../../src/database/postgres/postgres.ts'
 import { sql } from '../../../src/database/sql.ts'
 import type { Log } from '../../../src/events/log.ts'
 import { enqueue } from '../../../src/workflows/dispatch/enqueue.ts'
-import { emit } from '../../../src/workflows/emit.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
+import { defineJoin } from '../../../src/workflows/joins/join.ts'
 import { type BatchMoves, moveBatches } from '../../../src/workflows/joins/joins.ts'
 import { loadRoutes, type Route } from '../../../src/workflows/routes.ts'
 import { workflowNames } from '../../../src/workflows/schema.ts'
 import { openConsumerParts } from '../../support/consumer-parts.ts'
 import { postgresUrl } from '../../support/engines.ts'
 import { onServer } from '../../support/shop.ts'
-import { expectNothingOpen, type OrderChecks, openOrderChecks, settled } from '../../workflows/order-checks.ts'
+import {
+  checkEvents,
+  expectNothingOpen,
+  type OrderChecks,
+  openOrderChecks,
+  settled,
+} from '../../workflows/order-checks.ts'
 import { long } from '../chaos.ts'
 import { pause, type Random, seeded } from '../seeded-random.ts'
 
@@ -41,8 +48,8 @@ async function openRace(): Promise<Race> {
   const database = onServer ? await openPostgres({ url: postgresUrl(), maxConnections: width }) : undefined
   const checks = await openOrderChecks(database === undefined ? {} : { database })
   const { log } = openConsumerParts(checks)
-  checks.flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
-  await checks.flows.register()
+  checks.flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
+  await checks.flows.sync()
   const [route] = await loadRoutes(log, log.database)
   let position = 1
   return { ...checks, log, prepare }
@@ -154,12 +161,24 @@ test('SB-11: events of many batches, published at once by two processes, are joi
   const other = await checks.second()
   const seen = new Map<string, number[][]>()
   for (const flows of [checks.flows, other]) {
-    flows.on('CheckAsked', { name: 'check' }, event => emit('OrderChecked', event.data))
-    flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, { correlationId }) => {
-      const runs = seen.get(correlationId) ?? []
-      runs.push(events.map(event => Number(event.data.item)))
-      seen.set(correlationId, runs)
-    })
+    flows.register(
+      defineHandler('check', {
+        events: checkEvents,
+        on: 'CheckAsked',
+        run: (event, { emit }) => emit('OrderChecked', event.data),
+      }),
+    )
+    flows.register(
+      defineJoin('clear', {
+        events: checkEvents,
+        on: 'OrderChecked',
+        run: (events, { correlationId }) => {
+          const runs = seen.get(correlationId) ?? []
+          runs.push(events.map(event => Number(event.data.item)))
+          seen.set(correlationId, runs)
+        },
+      }),
+    )
   }
   await using worker = checks.flows.worker()
   await using second = other.worker()
@@ -168,7 +187,7 @@ test('SB-11: events of many batches, published at once by two processes, are joi
   for (let n = 0; n < batches; n += 4) {
     const some = Array.from({ length: 4 }, (_, at) => `order-${n + at}`)
     await Promise.all(some.map(correlationId => publishAll(correlationId)))
-    for (const correlationId of some) await settled(checks.flows.flow(correlationId))
+    for (const correlationId of some) await settled(checks.flows.get(correlationId))
   }
 
   const inOrder = inOrderOf(width)

@@ -5,7 +5,8 @@
 import { expect, test } from 'vitest'
 import { complete } from '../../../src/workflows/emit.ts'
 import { NonRetryable } from '../../../src/workflows/errors.ts'
-import { openShop, type Shop } from '../../support/shop.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
+import { openShop, type Shop, shopEvents } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { openWorkerProcesses, type WorkerProcess, type WorkerProcessesOptions } from '../../support/worker-processes.ts'
 import { long, show } from '../chaos.ts'
@@ -87,14 +88,22 @@ function handlers(shop: Shop, random: Random, failing = 0.05): WorkerProcessesOp
     leaseMs: 400,
     register({ store, name, running }) {
       const policy = { retries: 20, backoff: { baseMs: 1, maxMs: 10 } }
-      store.workflows.on('OrderPlaced', { name: 'ship', ordered: true, ...policy }, async (event, ctx) => {
-        running.add(ctx.executionId)
-        await pause(random, 8)
-        running.delete(ctx.executionId)
-        if (random() < failing) throw new Error('no parcel service')
-        if (random() < failing / 5) throw new NonRetryable({ reason: 'no such street' })
-        return complete(tx => tx.query(text, [ctx.executionId, 'ship', event.position, 0, ctx.attempt, name]))
-      })
+      store.workflows.register(
+        defineHandler('ship', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          ordered: true,
+          ...policy,
+          run: async (event, ctx) => {
+            running.add(ctx.executionId)
+            await pause(random, 8)
+            running.delete(ctx.executionId)
+            if (random() < failing) throw new Error('no parcel service')
+            if (random() < failing / 5) throw new NonRetryable({ reason: 'no such street' })
+            return complete(tx => tx.query(text, [ctx.executionId, 'ship', event.position, 0, ctx.attempt, name]))
+          },
+        }),
+      )
     },
   }
 }

@@ -10,21 +10,26 @@
 import type { Transaction } from '../../../src/database/database.ts'
 import { identifier } from '../../../src/database/sql.ts'
 import type { RecordedEvent } from '../../../src/events/definition.ts'
+import { defineEvents } from '../../../src/events/definition.ts'
 import type { Store } from '../../../src/store.ts'
-import { batch, complete, emit } from '../../../src/workflows/emit.ts'
+import { defineUndo } from '../../../src/workflows/cancel/undo.ts'
+import { batch, complete } from '../../../src/workflows/emit.ts'
 import { NonRetryable } from '../../../src/workflows/errors.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
+import { defineJoin } from '../../../src/workflows/joins/join.ts'
 import type { Workflows } from '../../../src/workflows/workflows.ts'
 import { pause, type Random } from '../seeded-random.ts'
 import { effectText, type Rules } from './check-workflows.ts'
 
 export interface OrderMap {
-  readonly [type: string]: unknown
   readonly OrderPlaced: { readonly order: number }
   readonly OrderPaid: { readonly order: number }
   readonly CheckAsked: { readonly order: number; readonly item: number }
   readonly OrderChecked: { readonly order: number; readonly item: number }
   readonly OrderCleared: { readonly order: number }
 }
+
+const orderEvents = defineEvents<OrderMap>()
 
 const aisleOf = (order: number): string => `aisle-${order % 3}`
 
@@ -89,52 +94,125 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
     return complete(effect(ctx, event.position))
   }
 
-  flows.undo<{ order: number }>('refund', policy, async (_data, _step, ctx) => {
-    await work(ctx)
-    return complete(tx => tx.query(named('insert into ~refunds values ($1)'), [ctx.executionId]))
-  })
-  flows.on('OrderPlaced', { name: 'pay', ...policy }, async (event, ctx) => {
-    const { order } = event.data
-    await ctx.step('charge', () => work(ctx), { undo: { handler: 'refund', data: { order } } })
-    if (order % 13 === 12) throw new NonRetryable({ reason: 'the card is stolen' })
-    return complete(effect(ctx, event.position, 1), emit('OrderPaid', { order }))
-  })
-  flows.on(['OrderPlaced', 'OrderPaid', 'OrderCleared'], { name: 'file', ordered: true, ...policy }, plain)
-  flows.on('OrderPlaced', { name: 'stock', ordered: event => aisleOf(event.data.order), ...policy }, plain)
+  flows.register(
+    defineUndo('refund', {
+      ...policy,
+      run: async (_data: { order: number }, _step, ctx) => {
+        await work(ctx)
+        return complete(tx => tx.query(named('insert into ~refunds values ($1)'), [ctx.executionId]))
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('pay', {
+      events: orderEvents,
+      on: 'OrderPlaced',
+      ...policy,
+      run: async (event, ctx) => {
+        const { order } = event.data
+        await ctx.step('charge', () => work(ctx), { undo: { by: 'refund', data: { order } } })
+        if (order % 13 === 12) throw new NonRetryable({ reason: 'the card is stolen' })
+        return complete(effect(ctx, event.position, 1), ctx.emit('OrderPaid', { order }))
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('file', {
+      events: orderEvents,
+      on: ['OrderPlaced', 'OrderPaid', 'OrderCleared'],
+      ordered: true,
+      ...policy,
+      run: plain,
+    }),
+  )
+  flows.register(
+    defineHandler('stock', {
+      events: orderEvents,
+      on: 'OrderPlaced',
+      ordered: event => aisleOf(event.data.order),
+      ...policy,
+      run: plain,
+    }),
+  )
   const perKey = {
     perKey: 2,
     key: (event: RecordedEvent<OrderMap>) => aisleOf((event.data as { order: number }).order),
   }
-  flows.on('OrderPlaced', { name: 'remind', concurrency: perKey, delayMs: 40, ...policy }, plain)
-  flows.on('OrderPlaced', { name: 'greet', ...policy }, async (event, ctx) => {
-    await ctx.tx('book', tx => tx.query(named('insert into ~bookings values ($1)'), [ctx.executionId]))
-    await ctx.waitFor('OrderPaid', { timeoutMs: 1_500 })
-    return complete(effect(ctx, event.position))
-  })
-  flows.on('OrderPaid', { name: 'split', ...policy }, async (event, ctx) => {
-    await work(ctx)
-    const { order } = event.data
-    const asked = Array.from({ length: 1 + (order % 4) }, (_, item) => emit('CheckAsked', { order, item }))
-    return complete(effect(ctx, event.position, asked.length), batch(asked, { join: 'clear' }))
-  })
-  flows.on('CheckAsked', { name: 'check', ...policy }, async (event, ctx) => {
-    await work(ctx)
-    const { order, item } = event.data
-    if (item === 2 && order % 7 === 2) throw new NonRetryable({ reason: 'there is no such item' })
-    if (item === 1 && order % 5 === 1) return complete(effect(ctx, event.position))
-    return complete(effect(ctx, event.position, 1), emit('OrderChecked', { order, item }))
-  })
-  flows.join('OrderChecked', { name: 'clear', of: 'batch', policy: 'all-settled', ...policy }, async (events, ctx) => {
-    await work(ctx)
-    const indexes = events.map(({ data }) => data.item)
-    if (String(indexes) !== String([...indexes].sort())) throw new NonRetryable({ reason: `in disorder: ${indexes}` })
-    const last = events
-      .map(({ position }) => position)
-      .sort((a, b) => Number(a - b))
-      .at(-1)
-    return complete(effect(ctx, last ?? 0, 1), emit('OrderCleared', { order: events[0]?.data.order ?? 0 }))
-  })
-  flows.on('OrderCleared', { name: 'note', inline: true, ...policy }, (event, ctx) =>
-    complete(effect(ctx as unknown as Run, event.position)),
+  flows.register(
+    defineHandler('remind', {
+      events: orderEvents,
+      on: 'OrderPlaced',
+      concurrency: perKey,
+      delayMs: 40,
+      ...policy,
+      run: plain,
+    }),
+  )
+  flows.register(
+    defineHandler('greet', {
+      events: orderEvents,
+      on: 'OrderPlaced',
+      ...policy,
+      run: async (event, ctx) => {
+        await ctx.tx('book', tx => tx.query(named('insert into ~bookings values ($1)'), [ctx.executionId]))
+        await ctx.waitForEvent('OrderPaid', { timeoutMs: 1_500 })
+        return complete(effect(ctx, event.position))
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('split', {
+      events: orderEvents,
+      on: 'OrderPaid',
+      ...policy,
+      run: async (event, ctx) => {
+        await work(ctx)
+        const { order } = event.data
+        const asked = Array.from({ length: 1 + (order % 4) }, (_, item) => ctx.emit('CheckAsked', { order, item }))
+        return complete(effect(ctx, event.position, asked.length), batch(asked, { join: 'clear' }))
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('check', {
+      events: orderEvents,
+      on: 'CheckAsked',
+      ...policy,
+      run: async (event, ctx) => {
+        await work(ctx)
+        const { order, item } = event.data
+        if (item === 2 && order % 7 === 2) throw new NonRetryable({ reason: 'there is no such item' })
+        if (item === 1 && order % 5 === 1) return complete(effect(ctx, event.position))
+        return complete(effect(ctx, event.position, 1), ctx.emit('OrderChecked', { order, item }))
+      },
+    }),
+  )
+  flows.register(
+    defineJoin('clear', {
+      events: orderEvents,
+      on: 'OrderChecked',
+      policy: 'allSettled',
+      ...policy,
+      run: async (events, ctx) => {
+        await work(ctx)
+        const indexes = events.map(({ data }) => data.item)
+        if (String(indexes) !== String([...indexes].sort()))
+          throw new NonRetryable({ reason: `in disorder: ${indexes}` })
+        const last = events
+          .map(({ position }) => position)
+          .sort((a, b) => Number(a - b))
+          .at(-1)
+        return complete(effect(ctx, last ?? 0, 1), ctx.emit('OrderCleared', { order: events[0]?.data.order ?? 0 }))
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('note', {
+      events: orderEvents,
+      on: 'OrderCleared',
+      inline: true,
+      ...policy,
+      run: (event, ctx) => complete(effect(ctx as unknown as Run, event.position)),
+    }),
   )
 }

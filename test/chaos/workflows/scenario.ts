@@ -47,7 +47,7 @@ export async function openScenario({ url, seed, leaseMs = 1_200 }: ScenarioOptio
   await makeTables(store, schema)
   // Later processes find the handlers registered: events count from now on.
   registerOrders(store, { schema, worker: 'none', random: seeded(seed), inHand: new Set() })
-  await store.workflows.register()
+  await store.workflows.sync()
   const pool = new pg.Pool({ connectionString: url, max: 4, application_name: 'chaos' })
   pool.on('error', () => {})
   const query = queryThrough(pool, schema)
@@ -211,7 +211,7 @@ function placeAllTheTime(flows: Workflows<OrderMap>, query: Query, seed: number)
       while (going && (await isBusy(query)))
       if (random() < 0.92) continue
       await flows
-        .flow(`order-${order}`)
+        .get(`order-${order}`)
         .cancel({ reason: 'changed their mind', compensate: random() < 0.4 })
         .then(
           () => cancelled++,

@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { deferred } from '../../../src/core/lifecycle.ts'
 import { openStore } from '../../../src/store.ts'
-import { complete, emit } from '../../../src/workflows/emit.ts'
+import { complete } from '../../../src/workflows/emit.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
 import { freshSchema } from '../../support/engines.ts'
 import { type PostgresServer, startServer } from '../../support/postgres-server.ts'
 import { waitUntil } from '../../support/wait.ts'
@@ -29,20 +30,35 @@ test.each(['stopped', 'killed'] as const)(
       runs.push(name)
       await goOn.promise
     }
-    flows.on('OrderPlaced', { name: 'plain' }, () => handler('plain'))
-    flows.on('OrderPlaced', { name: 'ordered', ordered: true }, () => handler('ordered'))
-    flows.on('OrderPlaced', { name: 'emitting' }, async () => {
-      await handler('emitting')
-      return emit('OrderPaid', {})
-    })
-    flows.on('OrderPlaced', { name: 'writing' }, async () => {
-      await handler('writing')
-      return complete(tx => tx.query(`insert into "${schema}".receipts values ('writing')`))
-    })
-    flows.on('OrderPlaced', { name: 'stepping' }, async (_event, ctx) => {
-      await ctx.step('charge', () => handler('stepping'))
-      return emit('OrderShipped', {})
-    })
+    flows.register(defineHandler('plain', { on: 'OrderPlaced', run: () => handler('plain') }))
+    flows.register(defineHandler('ordered', { on: 'OrderPlaced', ordered: true, run: () => handler('ordered') }))
+    flows.register(
+      defineHandler('emitting', {
+        on: 'OrderPlaced',
+        run: async (_, { emit }) => {
+          await handler('emitting')
+          return emit('OrderPaid', {})
+        },
+      }),
+    )
+    flows.register(
+      defineHandler('writing', {
+        on: 'OrderPlaced',
+        run: async () => {
+          await handler('writing')
+          return complete(tx => tx.query(`insert into "${schema}".receipts values ('writing')`))
+        },
+      }),
+    )
+    flows.register(
+      defineHandler('stepping', {
+        on: 'OrderPlaced',
+        run: async (_event, ctx) => {
+          await ctx.step('charge', () => handler('stepping'))
+          return ctx.emit('OrderShipped', {})
+        },
+      }),
+    )
     const names = ['emitting', 'ordered', 'plain', 'stepping', 'writing']
     await using worker = flows.worker({ leaseMs: 60_000 })
     await worker.start()
@@ -57,7 +73,7 @@ test.each(['stopped', 'killed'] as const)(
       goOn.resolve()
       await new Promise(resolve => setImmediate(resolve))
       await server.restart()
-      const status = await flow.settled({ timeoutMs: 60_000 })
+      const status = await flow.waitUntilSettled({ timeoutMs: 60_000 })
       goOn = deferred()
 
       expect(runs.sort()).toEqual(names)

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest'
-import { deferred } from '../../../src/core/lifecycle.ts'
+import { deferred } from '../../../src/core/abort.ts'
 import type { Database, Transaction } from '../../../src/database/database.ts'
 import { sql } from '../../../src/database/sql.ts'
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { deferred } from '../../../src/core/lifecycle.ts'
+import { deferred } from '../../../src/core/abort.ts'
 import type { Database } from '../../../src/database/database.ts'
 import { sql } from '../../../src/database/sql.ts'
 import { useShop } from './shop.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { deferred } from '../../../src/core/abort.ts'
 import { isRillflowError } from '../../../src/core/errors.ts'
-import { deferred } from '../../../src/core/lifecycle.ts'
 import type { Database, Transaction } from '../../../src/database/database.ts'
 import { sql } from '../../../src/database/sql.ts'
 import { waitUntil } from '../../support/wait.ts'

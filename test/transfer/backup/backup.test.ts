@@ -72,7 +72,7 @@ test('a backup describes itself, contains no locks, and can be made again elsewh
     format: 'rillflow-backup',
     kind: 'folder',
     schema: 'rillflow',
-    position: `${position}`,
+    position,
   })
   expect(manifest.files).toHaveLength(backup.files)
   const files = await readdir(path('one'), { recursive: true })
@@ -117,7 +117,7 @@ test('a damaged backup is refused before anything is written', async () => {
   await writeFile(file, whole.subarray(1))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', reason: expect.stringContaining('bytes') })
   await writeFile(file, whole)
-  await writeFile(path('backup/manifest.json'), reported.replace(`"position": "${position}"`, '"position": "1"'))
+  await writeFile(path('backup/manifest.json'), reported.replace(`"position": ${position}`, '"position": 99'))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', file: 'manifest.json' })
   await writeFile(path('backup/manifest.json'), reported.slice(0, 50))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', file: 'manifest.json' })

@@ -3,8 +3,8 @@ import type { RecordedEvent } from '../../../src/events/definition.ts'
 import { defineProjection, type Projection, type ProjectionContext } from '../../../src/projections/projection.ts'
 import type { Store } from '../../../src/store.ts'
 import { cutLog } from '../../../src/transfer/backup/cut-log.ts'
-import { emit } from '../../../src/workflows/emit.ts'
-import { openShop, paid, placed, type Shop, type ShopMap, shipped, take } from '../../support/shop.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
+import { openShop, paid, placed, type Shop, type ShopMap, shipped, shopEvents, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 
 /** Cuts the log while no store uses it, and opens it again. */
@@ -107,11 +107,23 @@ test('workflows begun later are removed, running executions are cancelled, and t
   const { query } = shop
   const handle = (store: Store<ShopMap>): string[] => {
     const shippedTo: string[] = []
-    store.workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
-      await ctx.waitFor('OrderPaid')
-      return emit('OrderShipped', { parcel: ctx.correlationId })
-    })
-    store.workflows.on('OrderShipped', { name: 'tell' }, event => void shippedTo.push(event.data.parcel))
+    store.workflows.register(
+      defineHandler('pay', {
+        events: shopEvents,
+        on: 'OrderPlaced',
+        run: async (_event, ctx) => {
+          await ctx.waitForEvent('OrderPaid')
+          return ctx.emit('OrderShipped', { parcel: ctx.correlationId })
+        },
+      }),
+    )
+    store.workflows.register(
+      defineHandler('tell', {
+        events: shopEvents,
+        on: 'OrderShipped',
+        run: event => void shippedTo.push(event.data.parcel),
+      }),
+    )
     return shippedTo
   }
   const { workflows } = shop.store
@@ -123,8 +135,8 @@ test('workflows begun later are removed, running executions are cancelled, and t
   for (const id of ['settled', 'waits', 'hit'])
     await workflows.publish('OrderPlaced', { total: 1 }, { correlationId: id })
   await waitUntil(async () => (await suspended()) === 3)
-  await workflows.flow('settled').signal('OrderPaid', { method: 'card' })
-  await workflows.flow('settled').settled({ timeoutMs: 60_000 })
+  await workflows.get('settled').signal('OrderPaid', { method: 'card' })
+  await workflows.get('settled').waitUntilSettled({ timeoutMs: 60_000 })
   const position = (await query<{ p: number }>('select max(position) as p from ~events'))[0]!.p
   await shop.store.events.append('other', [{ ...shipped(), correlationId: 'hit' }])
   await workflows.publish('OrderPlaced', { total: 2 }, { correlationId: 'new' })
@@ -137,18 +149,18 @@ test('workflows begun later are removed, running executions are cancelled, and t
   const reported = handle(after)
   await using again = after.workflows.worker()
   await again.start()
-  await after.workflows.flow('waits').signal('OrderPaid', { method: 'card' })
-  await after.workflows.flow('waits').settled({ timeoutMs: 60_000 })
+  await after.workflows.get('waits').signal('OrderPaid', { method: 'card' })
+  await after.workflows.get('waits').waitUntilSettled({ timeoutMs: 60_000 })
   expect(reported).toEqual(['waits'])
-  expect(await after.workflows.flow('hit').status()).toMatchObject({
+  expect(await after.workflows.get('hit').status()).toMatchObject({
     state: 'cancelled',
     reason: `the log was cut at position ${position}`,
   })
   expect(await query(`select * from ~workflows where correlation_id = 'new'`)).toEqual([])
   expect(await query(`select * from ~workflow_activity where correlation_id = 'new'`)).toEqual([])
-  expect((await after.workflows.flow('settled').status()).state).toBe('settled')
+  expect((await after.workflows.get('settled').status()).state).toBe('settled')
   const fresh = await after.workflows.publish('OrderPlaced', { total: 2 }, { correlationId: 'new' })
   await fresh.signal('OrderPaid', { method: 'card' })
-  await fresh.settled({ timeoutMs: 60_000 })
+  await fresh.waitUntilSettled({ timeoutMs: 60_000 })
   expect(reported).toEqual(['waits', 'new'])
 })

@@ -80,7 +80,7 @@ const damages: Record<string, { code: string; damage(archive: SmallArchive): Pro
     code: 'export_damaged',
     async damage({ output }) {
       const text = await readFile(join(output, 'manifest.json'), 'utf8')
-      await writeFile(join(output, 'manifest.json'), text.replace('"position": "2"', '"position": "1"'))
+      await writeFile(join(output, 'manifest.json'), text.replace('"position": 2', '"position": 1'))
     },
   },
   'half a manifest': {

@@ -12,6 +12,7 @@ import type { Store } from '../../../src/store.ts'
 import { readAllRows, writeExactly } from '../../../src/transfer/export/rows.ts'
 import { readShapes } from '../../../src/transfer/table-shape.ts'
 import type { StoreLocation } from '../../../src/transfer/transfer.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
 import { freshSchema, openDatabase } from '../../support/engines.ts'
 import { onServer, openShop, paid, placed, type Shop, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 
@@ -110,9 +111,9 @@ export async function openFullShop(): Promise<Shop> {
 
 /** A workflow that has ended. */
 async function runWorkflow(store: Store<ShopMap>): Promise<void> {
-  store.workflows.on('OrderPaid', { name: 'ship' }, () => {})
+  store.workflows.register(defineHandler('ship', { on: 'OrderPaid', run: () => {} }))
   await using worker = store.workflows.worker()
   await worker.start()
   const flow = await store.workflows.publish('OrderPaid', { method: 'card' }, { correlationId: 'flow-1' })
-  await flow.settled({ timeoutMs: 60_000 })
+  await flow.waitUntilSettled({ timeoutMs: 60_000 })
 }

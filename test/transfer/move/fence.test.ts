@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred } from '../../../src/core/lifecycle.ts'
+import { deferred } from '../../../src/core/abort.ts'
 import { readState, switchOver } from '../../../src/transfer/move/move.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'

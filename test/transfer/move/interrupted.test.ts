@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred } from '../../../src/core/lifecycle.ts'
+import { deferred } from '../../../src/core/abort.ts'
 import type { Database } from '../../../src/database/database.ts'
 import type { Move } from '../../../src/transfer/move/move.ts'
 import { activate, copyInto, discard, readState, switchOver } from '../../../src/transfer/move/move.ts'

@@ -2,6 +2,7 @@
 import type pg from 'pg'
 import { onTestFinished } from 'vitest'
 import { openPostgres } from '../../../src/database/postgres/postgres.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
 import { ada, bob, type Customer } from '../../documents/customers.ts'
 import { totals } from '../../projections/read-models.ts'
 import { several } from '../../subscriptions/deliveries.ts'
@@ -80,7 +81,7 @@ export const writes: Record<string, LateWrite> = {
     return () => one!.ack()
   },
   'an event that is published for handlers': async ({ store }) => {
-    store.workflows.on('OrderPlaced', { name: 'pack' }, async () => {})
+    store.workflows.register(defineHandler('pack', { on: 'OrderPlaced', run: async () => {} }))
     await store.workflows.publish('OrderPlaced', { total: 1 })
     return () => store.workflows.publish('OrderPlaced', { total: 2 })
   },
@@ -92,8 +93,8 @@ export const writes: Record<string, LateWrite> = {
   'the end of an execution': async opened => {
     const worker = await enterLate(opened)
     const [first, second] = await worker.claim()
-    await worker.finisher.finish(completedOutcome(first!))
-    return () => worker.finisher.finish(completedOutcome(second!))
+    await worker.completer.complete(completedOutcome(first!))
+    return () => worker.completer.complete(completedOutcome(second!))
   },
   'a stream that is archived': async ({ store }) => {
     await store.events.append('order-1', placed())
@@ -167,8 +168,8 @@ export const writes: Record<string, LateWrite> = {
 async function enterLate({ store, source, move }: OpenMove): Promise<ManualWorker> {
   const flows = store.workflows
   const query = <R extends object>(text: string): Promise<R[]> => source.query<R>(move.source.schema, text)
-  flows.on('OrderShipped', { name: 'follow' }, async () => {})
-  flows.on('OrderPaid', { name: 'idle' }, async () => {})
+  flows.register(defineHandler('follow', { on: 'OrderShipped', run: async () => {} }))
+  flows.register(defineHandler('idle', { on: 'OrderPaid', run: async () => {} }))
   await using dispatching = flows.worker({ handlers: ['idle'] })
   await dispatching.start()
   const correlationId = freshSchema()

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { copyInto, dropRetired, readState, switchOver } from '../../../src/transfer/move/move.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
 import { ada, bob, type Customer } from '../../documents/customers.ts'
 import { orders, totals } from '../../projections/read-models.ts'
 import { paid, placed } from '../../support/shop.ts'
@@ -11,7 +12,7 @@ async function fill({ store }: OpenMove): Promise<void> {
   const customers = store.documents<Customer>('customers')
   await store.projections.register(orders)
   await store.projections.register(totals())
-  store.workflows.on('OrderPlaced', { name: 'pack' }, async () => {})
+  store.workflows.register(defineHandler('pack', { on: 'OrderPlaced', run: async () => {} }))
   await store.schema.sync()
   for (let order = 1; order <= 30; order++)
     await store.events.append(`order-${order}`, [

@@ -1,0 +1,247 @@
+/** A query over one table: the steps, each of which gives a new query, and the ways to read its results. */
+import { throwIfAborted } from '../../core/lifecycle.ts'
+import type { Page, PageOptions } from '../../core/page.ts'
+import type { CallOptions } from '../collection.ts'
+import { InvalidQuery, NotOne } from '../errors.ts'
+import { reportDocuments } from '../execute.ts'
+import { type Condition, checked } from './condition.ts'
+import { type BookmarkTypes, decodeCursor, encodeCursor } from './cursor.ts'
+import { documentScope, type Field, fieldsOf, type MetaFields, metaFields, type Path, placeIn } from './field.ts'
+import { type GroupQuery, type GroupRow, type GroupValue, groupQuery, type Keys } from './group.ts'
+import { Parameters } from './operand.ts'
+import {
+  type Bookmark,
+  bookmarkOf,
+  bookmarkTypes,
+  type Direction,
+  type OrderOptions,
+  orderKey,
+  partsAfter,
+} from './order.ts'
+import type { IncludeOptions, NumberedPage, Query, Queryable, Selected, Selection, WithIncluded } from './query.ts'
+import { startWriting } from './render.ts'
+import { executorFor, runExplain, runQuery } from './run.ts'
+import { toRow, wholeNumber, widthOf, writeCount, writeSelect } from './select.ts'
+import { everything, type QuerySource, type QueryState, renderFrom, write } from './state.ts'
+
+/** The source and the state of a query, for code that writes other statements from it. */
+export function internalsOf(query: object): { source: QuerySource; state: QueryState } {
+  if (query instanceof TableQuery) return query
+  throw new InvalidQuery({ reason: 'this is not a query that documents or rows have given' })
+}
+
+export function notOne({ collection }: QuerySource, found: 'none' | 'several'): Error {
+  return new NotOne({ collection: collection.name, found })
+}
+
+const defaultPageSize = 200
+const defaultLimit = 100
+
+export class TableQuery<Doc, Row> implements Query<Doc, Row> {
+  readonly source: QuerySource
+  readonly state: QueryState
+
+  constructor(source: QuerySource, state: QueryState) {
+    this.source = source
+    this.state = state
+  }
+
+  #with(change: Partial<QueryState>): TableQuery<Doc, Row> {
+    return new TableQuery(this.source, { ...this.state, ...change })
+  }
+
+  where(given: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc, Row> {
+    const condition = typeof given === 'function' ? given(fieldsOf(documentScope), metaFields) : given
+    return this.#with({ conditions: [...this.state.conditions, checked(condition)] })
+  }
+
+  orderBy(
+    field: (c: Field<Doc>, meta: MetaFields) => Path<unknown>,
+    options?: Direction | OrderOptions,
+  ): Query<Doc, Row> {
+    const key = orderKey(placeIn(field(fieldsOf(documentScope), metaFields)), options)
+    return this.#with({ order: [...this.state.order, key] })
+  }
+
+  limit(count: number): Query<Doc, Row> {
+    return this.#with({ limit: count })
+  }
+
+  offset(count: number): Query<Doc, Row> {
+    return this.#with({ offset: count })
+  }
+
+  includeDeleted(): Query<Doc, Row> {
+    return this.#with({ deleted: 'included' })
+  }
+
+  onlyDeleted(): Query<Doc, Row> {
+    return this.#with({ deleted: 'only' })
+  }
+
+  select<S extends Selection<Doc>>(fields: S): Query<Doc, Selected<S>> {
+    const places = Object.entries(fields).map(
+      ([name, take]) => [name, placeIn(take(fieldsOf(documentScope), metaFields))] as const,
+    )
+    if (places.length === 0) throw new InvalidQuery({ reason: 'select needs at least one field' })
+    return new TableQuery(this.source, { ...this.state, selected: new Map(places) })
+  }
+
+  include<const N extends string, Other, Many extends boolean = false>(
+    name: N,
+    others: Queryable<Other> | Query<Other>,
+    { from, to, many }: IncludeOptions<Doc, Other, Many>,
+  ): Query<Doc, WithIncluded<Row, N, Other, Many>> {
+    const other = internalsOf('query' in others ? others.query() : others)
+    const local = placeIn(from(fieldsOf(documentScope), metaFields))
+    const foreign = placeIn(to === undefined ? metaFields.id : to(fieldsOf(documentScope), metaFields))
+    const { source, state } = other
+    if (state.selected !== undefined || state.included.length > 0 || state.limit !== undefined)
+      throw new InvalidQuery({ reason: 'an included query may have where, includeDeleted and onlyDeleted only' })
+    const included = [...this.state.included, { name, source, state, local, foreign, many: many === true }]
+    return new TableQuery(this.source, { ...this.state, included })
+  }
+
+  groupBy<K extends Keys<Doc>, A extends Record<string, GroupValue<unknown>>>(
+    keys: K,
+    values: (c: Field<Doc>, meta: MetaFields) => A,
+  ): GroupQuery<GroupRow<K, A>> {
+    const { conditions, deleted } = this.state
+    return groupQuery(this.source, { ...everything, conditions, deleted }, keys, values)
+  }
+
+  async toArray(options: CallOptions = {}): Promise<Row[]> {
+    const { source, state } = this
+    const executor = await executorFor(source, state, options)
+    const written = writeSelect(source, state, { ordered: state.offset !== undefined })
+    const rows = await runQuery(source, state, written, executor)
+    reportRead(source, rows.length)
+    return rows.map(row => toRow(source, state, row) as Row)
+  }
+
+  async first(options?: CallOptions): Promise<Row | undefined> {
+    const [row] = await this.#with({ cap: 1 }).toArray(options)
+    return row
+  }
+
+  async one(options?: CallOptions): Promise<Row> {
+    const row = await this.optional(options)
+    if (row === undefined) throw notOne(this.source, 'none')
+    return row
+  }
+
+  async optional(options?: CallOptions): Promise<Row | undefined> {
+    const [row, other] = await this.#with({ cap: 2 }).toArray(options)
+    if (other !== undefined) throw notOne(this.source, 'several')
+    return row
+  }
+
+  async count(options: CallOptions = {}): Promise<number> {
+    const { source, state } = this
+    const executor = await executorFor(source, state, options)
+    const [row] = await runQuery(source, state, writeCount(source, state), executor)
+    return Number(row![0])
+  }
+
+  async exists(options: CallOptions = {}): Promise<boolean> {
+    const { source, state } = this
+    const executor = await executorFor(source, state, options)
+    const written = write(
+      source,
+      writing => `/* ${source.label}.any */\n  select 1\n  ${renderFrom(source, state, writing)}\n  limit 1`,
+    )
+    return (await runQuery(source, state, written, executor)).length > 0
+  }
+
+  async pageNumber(number: number, size: number, options?: CallOptions): Promise<NumberedPage<Row>> {
+    const page = wholeNumber('the number of a page')(number)
+    if (page === 0 || wholeNumber('the size of a page')(size) === 0)
+      throw new InvalidQuery({ reason: 'pages are counted from 1, and hold at least one document' })
+    const offset = (page - 1) * size
+    const rows = await this.#with({ limit: size, offset }).toArray(options)
+    const isEnd = rows.length < size && (rows.length > 0 || page === 1)
+    const total = isEnd ? offset + rows.length : await this.count(options)
+    return { items: rows, total, page, pages: Math.ceil(total / size) }
+  }
+
+  async page({ after, limit = defaultLimit, ...options }: CallOptions & PageOptions = {}): Promise<Page<Row>> {
+    const { source, state } = this
+    const { name } = source.collection
+    if (wholeNumber('the limit of a page')(limit) === 0)
+      throw new InvalidQuery({ reason: 'a page holds at least one document' })
+    const mark = after === undefined ? undefined : decodeCursor(name, state.order, this.#bookmarkTypes(), after)
+    // One more than asked for: its presence means that there is a next page.
+    const found = await this.#readAfter(mark, limit + 1, options)
+    const rows = found.slice(0, limit)
+    const last = rows.at(-1)
+    const next = found.length > limit && last !== undefined ? encodeCursor(name, state.order, last.mark) : undefined
+    return { items: rows.map(each => each.row), next }
+  }
+
+  #bookmarkTypes(): BookmarkTypes {
+    const { layout, collection } = this.source
+    return bookmarkTypes(this.state.order, startWriting(new Parameters(), layout, collection.name, 'd.'))
+  }
+
+  async *iterate({
+    pageSize = defaultPageSize,
+    ...options
+  }: IterateOptions = {}): AsyncGenerator<Row, void, undefined> {
+    const { limit = Number.POSITIVE_INFINITY } = this.state
+    let left = limit as number
+    let mark: Bookmark | undefined
+    while (left > 0) {
+      throwIfAborted(options.signal)
+      const size = Math.min(pageSize, left)
+      const found = await this.#readAfter(mark, size, options)
+      for (const { row } of found) yield row
+      if (found.length < size) return
+      left -= size
+      mark = found.at(-1)!.mark
+    }
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<Row> {
+    return this.iterate()
+  }
+
+  /** The results after a bookmark. `offset` applies to the first page only. */
+  async #readAfter(
+    mark: Bookmark | undefined,
+    size: number,
+    options: CallOptions,
+  ): Promise<{ row: Row; mark: Bookmark }[]> {
+    const { source, state } = this
+    const executor = await executorFor(source, state, options)
+    const width = widthOf(source, state)
+    const found: { row: Row; mark: Bookmark }[] = []
+    // An offset counts over all parts, so there is only one part then.
+    const parts = mark === undefined && state.offset !== undefined ? [undefined] : partsAfter(state.order, mark)
+    for (const part of parts) {
+      if (found.length >= size) break
+      const limited = { ...state, limit: size - found.length, offset: mark === undefined ? state.offset : undefined }
+      const written = writeSelect(source, limited, { marked: true, ordered: true, part })
+      for (const row of await runQuery(source, state, written, executor)) {
+        found.push({ row: toRow(source, state, row) as Row, mark: bookmarkOf(row.slice(width), source.layout) })
+      }
+    }
+    reportRead(source, found.length)
+    return found
+  }
+
+  async explain({ analyze = false, ...options }: ExplainOptions = {}): Promise<string> {
+    const { source, state } = this
+    const executor = await executorFor(source, state, options)
+    const { text, parameters } = writeSelect(source, state, { ordered: state.offset !== undefined })
+    const how = analyze ? 'analyze, buffers' : 'costs'
+    const rows = await runExplain(source, `explain (${how}) ${text}`, parameters.values, executor)
+    return rows.map(([line]) => line as string).join('\n')
+  }
+}
+
+type IterateOptions = CallOptions & { readonly pageSize?: number | undefined }
+type ExplainOptions = CallOptions & { readonly analyze?: boolean | undefined }
+
+function reportRead({ label, collection }: QuerySource, count: number): void {
+  if (label === 'documents') reportDocuments(collection, 'read', 'documents.query', count)
+}

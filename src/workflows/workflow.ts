@@ -1,0 +1,81 @@
+/**
+ * The handle of one workflow: all events of one correlation id, and what handlers do because of them. It holds nothing: every
+ * call reads or changes what is stored, so a handle can be made at any time from the id alone.
+ */
+import { deadline } from '../core/lifecycle.ts'
+import { checkName } from '../core/name.ts'
+import type { AppendParts } from '../events/append/append.ts'
+import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
+import { tailLog } from '../events/order/tail.ts'
+import type { LogWatch } from '../events/order/watch.ts'
+import { type CancelOptions, cancelWorkflow } from './cancel/cancel.ts'
+import type { WorkflowHints } from './hints.ts'
+import type { OpenInsight, WorkflowInsight } from './insight/insight.ts'
+import { type PublishOptions, publish } from './publish.ts'
+import type { SettledWatch, WaitOptions } from './settled.ts'
+import { readStatuses, type WorkflowStatus } from './status.ts'
+
+export interface Workflow<M extends EventMap = UntypedEvents> extends WorkflowInsight {
+  readonly correlationId: string
+  status(): Promise<WorkflowStatus>
+  /** Resolves when nothing more happens in it by itself, also if something of it has failed. */
+  waitUntilSettled(options?: WaitOptions): Promise<WorkflowStatus>
+  /** The first event of this type in it, also one that is there already. */
+  waitForEvent<T extends keyof M & string>(type: T, options?: WaitOptions): Promise<RecordedEvent<Pick<M, T>>>
+  /** Publishes an event into it, for handlers that wait for one. */
+  signal<T extends keyof M & string>(
+    type: T,
+    data: M[T],
+    options?: Omit<PublishOptions, 'correlationId'>,
+  ): Promise<Workflow<M>>
+  /**
+   * Ends it, and the workflows that it has started: nothing more of it runs; attempts that run are told by their signal, and
+   * their outcomes are refused. A workflow that is over stays as it is. With `compensate`, the undos of its steps run. Returns
+   * its status.
+   */
+  cancel(options?: CancelOptions): Promise<WorkflowStatus>
+}
+
+export interface WorkflowHandleParts extends AppendParts {
+  readonly watch: LogWatch
+  readonly hints: WorkflowHints
+  readonly insight: OpenInsight
+  readonly settledWatch: SettledWatch
+}
+
+/** `position`: that of its newest event, if the caller knows it. */
+export function openWorkflow(parts: WorkflowHandleParts, correlationId: string, position?: number): Workflow {
+  const { log, hints, insight, settledWatch } = parts
+  checkName('Correlation id', correlationId)
+  const workflow: Workflow = {
+    ...insight.of(correlationId),
+    correlationId,
+    status: async () => (await readStatuses(log, [correlationId]))[0]!,
+    waitUntilSettled: options => settledWatch.waitUntilSettled(correlationId, options, position),
+    waitForEvent: (type, options) => waitForEvent(parts, correlationId, type, options) as Promise<never>,
+    async signal(type, data, options = {}) {
+      await publish(parts, type, data, { ...options, correlationId })
+      return workflow
+    },
+    cancel: (options = {}) => cancelWorkflow(log, hints, correlationId, options),
+  }
+  return workflow
+}
+
+async function waitForEvent(
+  { log, watch }: WorkflowHandleParts,
+  correlationId: string,
+  type: string,
+  { timeoutMs = 30_000, signal }: WaitOptions = {},
+): Promise<RecordedEvent> {
+  const what = `An event ${type} in workflow ${correlationId}`
+  const limit = deadline(signal, timeoutMs, { what, clock: log.clock })
+  const found = tailLog(log, watch, { after: 'start', correlationId, types: [type], signal: limit.signal })
+  try {
+    const { value } = await found.next()
+    return value as RecordedEvent
+  } finally {
+    limit.dispose()
+    await found.return?.()
+  }
+}
