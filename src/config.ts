@@ -14,20 +14,13 @@
  *
  * Everything is registered whenever a command opens the store, and run only by the commands that run things.
  */
-import type { Aggregate } from './aggregates/aggregate.ts'
 import type { Awaitable } from './core/core.ts'
-import type { Collection } from './documents/collection.ts'
 import type { EventMap, UntypedEvents } from './events/definition.ts'
-import type { Projection } from './projections/projection.ts'
 import type { Store, StoreOptions } from './store.ts'
 import type { CallbackOptions } from './subscriptions/plan.ts'
 
 export interface Config<M extends EventMap = UntypedEvents>
   extends Omit<StoreOptions<M>, 'database' | 'logger' | 'migrate' | 'register'> {
-  readonly projections?: readonly Projection[] | undefined
-  readonly collections?: readonly Collection[] | undefined
-  /** Aggregates; a runner writes the snapshots of those that have them in the background. */
-  readonly aggregates?: readonly Aggregate[] | undefined
   /** Subscriptions by name; `rillflow run` runs them. */
   readonly subscriptions?: Readonly<Record<string, CallbackOptions<M>>> | undefined
   /** Whatever else is to be registered: definitions that are known only later, projections with another lifecycle. */

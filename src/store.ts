@@ -83,14 +83,6 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   resendMs?: number | undefined
   /** Appends that may wait at once; more are refused with `Overloaded`. Default 10 000. */
   maxQueuedAppends?: number | undefined
-  /** Code that runs because of events: `defineHandler`. */
-  handlers?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
-  /** Handlers that run once for a batch: `defineJoin`. */
-  joins?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
-  /** What undoes steps when a workflow is compensated: `defineUndo`. */
-  undos?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
-  /** Events that are published because it is time: `defineSchedule`. */
-  schedules?: readonly Schedule<EventsAccepted<NoInfer<M>>>[] | undefined
   /** Limits of workflows. */
   workflows?: WorkflowOptions | undefined
   /** How long what is of no more use is kept; daemons and workers delete what is older. */
@@ -103,7 +95,21 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   logger?: Logger | undefined
   /** A database that is open already, shared with other stores; it is not closed with this one. */
   database?: Database | undefined
-  /** Registers projections, handlers and snapshotters; called with the store once it is open, with that of each tenant if it has any. */
+  /** `defineAggregate`, `defineClassAggregate`, `defineProjectedAggregate`. */
+  aggregates?: readonly Aggregate[] | undefined
+  /** Documents that are simply kept: `defineCollection`. */
+  collections?: readonly Collection[] | undefined
+  /** `defineProjection`, `defineDocumentProjection`, `defineTableProjection`. */
+  projections?: readonly Projection[] | undefined
+  /** Code that runs because of events: `defineHandler`. */
+  handlers?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** Handlers that run once for a batch: `defineJoin`. */
+  joins?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** What undoes steps when a workflow is compensated: `defineUndo`. */
+  undos?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** Events that are published because it is time: `defineSchedule`. */
+  schedules?: readonly Schedule<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** Registers definitions that are known only later; called with the store once it is open, with that of each tenant if it has any. */
   register?: ((store: Store<M>) => unknown) | undefined
   /** Many tenants instead of one: `'schema'` for all in this database, a directory for many servers. */
   tenancy?: Tenancy | undefined
@@ -126,9 +132,7 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly schema: Schema
   readonly projections: Projections
   /** Makes definitions known to this store that it was not opened with. An inline projection that is new is then active. */
-  register(
-    ...definitions: readonly (Aggregate | Collection | Projection | WorkflowDefinition<EventsAccepted<M>>)[]
-  ): Promise<void>
+  register(...definitions: readonly StoreDefinition<M>[]): Promise<void>
   /** Aggregates of one kind: loaded, asked, committed. */
   aggregates<State, Command, E extends EventMap>(aggregate: Aggregate<State, Command, E>): Repository<State, Command, E>
   /** The snapshots that are written in the background, of an aggregate that is defined with such: run by hand, and measured. */
@@ -198,6 +202,13 @@ export async function openStore<M extends EventMap>(options: StoreOptions<M> = {
   }
 }
 
+/** What `store.register` takes. */
+export type StoreDefinition<M extends EventMap = UntypedEvents> =
+  | Aggregate
+  | Collection
+  | Projection
+  | WorkflowDefinition<EventsAccepted<M>>
+
 /** What does not depend on the types of the events. */
 type PlainOptions = Omit<StoreOptions<EventMap>, 'events' | 'register' | 'handlers' | 'joins' | 'undos' | 'schedules'>
 
@@ -218,18 +229,17 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const { store, schema: made } = assemble(database, schema, openTelemetry(options.logger), options)
   const mode = migrateMode(database, options)
   await made.ensure(mode)
-  const hasDefinitions = registerDefinitions(store, options)
-  if (hasDefinitions && mode !== 'manual') await store.workflows.sync()
+  if (mode !== 'manual') await registerDefinitions(store, options)
   await register?.(store)
   return store
 }
 
-/** Returns whether there are any. */
-function registerDefinitions<M extends EventMap>(store: Store<M>, options: StoreOptions<M>): boolean {
+/** Registers the definitions of the options; the new ones among those of workflows are stored. */
+async function registerDefinitions<M extends EventMap>(store: Store<M>, options: StoreOptions<M>): Promise<void> {
+  const { aggregates = [], collections = [], projections = [] } = options
   const { handlers = [], joins = [], undos = [], schedules = [] } = options
-  const definitions = [...handlers, ...joins, ...undos, ...schedules]
-  store.workflows.register(...definitions)
-  return definitions.length > 0
+  const readModels = [...collections, ...aggregates, ...projections]
+  await store.register(...readModels, ...handlers, ...joins, ...undos, ...schedules)
 }
 
 function migrateMode({ engine }: Pick<Database, 'engine'>, { migrate }: PlainOptions): MigrateMode {
@@ -251,12 +261,8 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
       const parts = assemble(tenantDatabase.database, schema, openTelemetry(options.logger, telemetry), options)
       const { store, tables, close } = parts
       // A tenant that does not exist fails the calls made for it; only `tenants.ensure` waits for this.
-      const hasDefinitions = registerDefinitions(store, options)
-      const registering = async (): Promise<void> => {
-        await options.register?.(store)
-        if (hasDefinitions) await store.workflows.sync()
-      }
-      const registered = registering().then(
+      const registering = Promise.all([registerDefinitions(store, options), options.register?.(store)])
+      const registered = registering.then(
         () => true,
         (error: unknown) => {
           telemetry.log.error({ schema, error }, 'Registering projections and handlers for a tenant failed.')

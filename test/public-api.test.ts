@@ -24,7 +24,7 @@ test('users can import these names and no others', async () => {
 
 const functions = `
   and batch between channels complete contains custom deadLetter defineAggregate defineClassAggregate defineCollection
-  defineConfig defineDocumentProjection defineEvents defineProjectedAggregate defineProjection defineTableProjection
+  defineConfig defineDocumentProjection defineEvents defineHandler defineJoin defineProjectedAggregate defineProjection defineSchedule defineTableProjection defineUndo
   emit eq failFast gt gte increment isIn isNull logAndSkip lt lte ne not openStore or restoreBackup
   retryWithBackoff search startsWith transition upcaster
 `

@@ -5,8 +5,7 @@ import { type Log, logNames } from '../../src/events/log.ts'
 import { upcasters } from '../../src/events/read/upcast.ts'
 import { openTelemetry } from '../../src/telemetry/telemetry.ts'
 import { workflowNames } from '../../src/workflows/schema.ts'
-import { claim } from '../../src/workflows/work/claim.ts'
-import { drawFences } from '../../src/workflows/work/fences.ts'
+import { claim, drawFences } from '../../src/workflows/work/claim.ts'
 
 export interface Claimer extends AsyncDisposable {
   /** Returns the number of executions claimed. */

@@ -98,6 +98,9 @@ async function openTenanted(
 /** Everything that is synchronous in `register` of the configuration is registered when this returns its promise. */
 async function registerAll(store: Store, config: Config): Promise<void> {
   const { collections = [], aggregates = [], projections = [] } = config
+  const { handlers = [], joins = [], undos = [], schedules = [] } = config
+  // Not stored: a command that reads must not write routes. A runner stores them when it starts.
+  store.workflows.register(...handlers, ...joins, ...undos, ...schedules)
   const registered = store.register(...collections, ...aggregates, ...projections)
   await Promise.all([registered, config.register?.(store)])
 }
@@ -134,7 +137,7 @@ function refuseMissingStore(
 /** The options of the store itself, without its location. */
 function withoutDefinitions(config: Config): object {
   const { projections, collections, aggregates, subscriptions, register, tenancy, ...rest } = config
-  const { url, pool, folder, memory, ...options } = rest
+  const { handlers, joins, undos, schedules, url, pool, folder, memory, ...options } = rest
   return options
 }
 

@@ -4,8 +4,7 @@ import { deferred } from '../../src/core/lifecycle.ts'
 import type { Executor } from '../../src/database/database.ts'
 import { batch } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
-import type { JoinInfo } from '../../src/workflows/joins/join.ts'
-import { defineJoin } from '../../src/workflows/joins/join.ts'
+import { defineJoin, type JoinInfo } from '../../src/workflows/joins/join.ts'
 import { moveBatches } from '../../src/workflows/joins/joins.ts'
 import { loadRoutes } from '../../src/workflows/routes.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
@@ -33,7 +32,6 @@ test('SB-10: after a fan-out the join runs once, with all events in the order of
       events: checkEvents,
       on: 'CheckAsked',
       run: async (event, { emit }) => {
-        // From the last one to the first.
         const at = items.indexOf(event.data.item as 'pen')
         if (at < items.length - 1) await order.get(items[at + 1]!)!.promise
         order.get(event.data.item)!.resolve()
