@@ -78,7 +78,7 @@ export function assemble<M extends EventMap>(
     clock,
     ids: options.ids ?? uuidv7Ids({ clock }),
     telemetry,
-    definitions: (options.events ?? { schemas: new Map() }) as EventDefinitions,
+    schemas: schemasOf(options.events as EventDefinitions | undefined),
     upcasters: upcasters(options.upcasters ?? []),
     inline: inlineRegistry(),
     maxEventBytes: options.maxEventBytes ?? 1024 * 1024,
@@ -190,3 +190,8 @@ export function assemble<M extends EventMap>(
 }
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
+
+function schemasOf(events: EventDefinitions | undefined): Log['schemas'] {
+  const given = Object.entries(events?.schemas ?? {})
+  return new Map(given.flatMap(([type, schema]) => (schema === undefined ? [] : [[type, schema]])))
+}

@@ -34,7 +34,7 @@ export {
   type PolicyOptions,
   retryWithBackoff,
 } from './consumers/run/policy.ts'
-export type { Tick, TickOptions } from './consumers/run/tick.ts'
+export type { Tick, TickOptions } from './consumers/run/run.ts'
 export type { Daemon, DaemonOptions } from './consumers/runners/daemon.ts'
 export type { DaemonDescription, Daemons } from './consumers/runners/runners.ts'
 export type { ConsumerStatus, StoredError } from './consumers/status.ts'
@@ -112,6 +112,7 @@ export {
   defineEvents,
   type EventDefinitions,
   type EventMap,
+  type EventsIn,
   type EventsOf,
   type NewEvent,
   type RecordedEvent,

@@ -15,7 +15,7 @@
 import { type BatchContext, type Consumer, consumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { logAndSkip } from '../consumers/run/policy.ts'
-import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/tick.ts'
+import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/run.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'

@@ -16,7 +16,7 @@ import type { Consumers } from './consumers.ts'
 import { handlersOf, type ProcessorHandlers } from './processor-handlers.ts'
 import { follow } from './run/follow.ts'
 import { failFast } from './run/policy.ts'
-import { type Tick, tickOnce } from './run/tick.ts'
+import { type Tick, tickOnce } from './run/run.ts'
 import { type Hosted, openHost } from './runners/host.ts'
 import { readStatus } from './status.ts'
 

@@ -11,20 +11,30 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 
 /**
- * Defines events by type: a union of `{ type: 'OrderPlaced'; data: … }`, or a map `{ OrderPlaced: … }`.
+ * Defines events by type: a union of `{ type: 'OrderPlaced'; data: … }`, a map `{ OrderPlaced: … }`, or schemas.
  *
- *     const shopEvents = defineEvents<ShopEvents>()
- *     const shopEvents = defineEvents({ OrderPlaced: z.object({ total: z.number() }) })
+ *     const events = defineEvents<ShopEvents>()
+ *     const events = defineEvents({ OrderPlaced: z.object({ total: z.number() }) })
+ *
+ * A larger program gives the map a name, which hovers and messages then show, and which keeps declarations small:
+ *
+ *     interface ShopEvents extends EventsIn<typeof schemas> {}
+ *     const events = defineEvents<ShopEvents>(schemas)
+ *
+ * Definitions combine by spreading: `defineEvents({ ...orders.schemas, ...billing.schemas })`.
  */
 export function defineEvents<Events extends object>(): EventDefinitions<MapOf<Events>>
-export function defineEvents<Schemas extends EventSchemas>(schemas: Schemas): EventDefinitions<InputsOf<Schemas>>
-export function defineEvents(schemas: EventSchemas = {}): EventDefinitions<UntypedEvents> {
-  return { schemas: new Map(Object.entries(schemas)) }
+export function defineEvents<Schemas extends EventSchemas>(schemas: Schemas): EventDefinitions<EventsIn<Schemas>>
+export function defineEvents<M extends object>(schemas: SchemasOf<M>): EventDefinitions<M>
+export function defineEvents(schemas: object = {}): EventDefinitions<UntypedEvents> {
+  return { schemas: schemas as SchemasOf<UntypedEvents>, create: (type, data) => ({ type, data }) }
 }
 
 export interface EventDefinitions<M extends EventMap = UntypedEvents> {
   /** The schemas by type name; a type without one is not checked. */
-  readonly schemas: ReadonlyMap<string, StandardSchemaV1>
+  readonly schemas: SchemasOf<M>
+  /** An event to be appended, typed by its name. */
+  create<T extends keyof M & string>(type: T, data: M[T]): NewEventOf<T, M[T]>
   /** Never there at run time: it carries the map to where types are inferred. */
   readonly '~events'?: M | undefined
 }
@@ -120,6 +130,10 @@ type MapOf<Events extends object> = [Events] extends [infer E extends { type: st
   ? { readonly [Event in E as Event['type']]: Event['data'] }
   : { readonly [T in keyof Events & string]: Events[T] }
 
-type InputsOf<Schemas extends EventSchemas> = {
-  readonly [T in keyof Schemas & string]: StandardSchemaV1.InferInput<Schemas[T]>
+/** The map of events that schemas describe. */
+export type EventsIn<Schemas> = {
+  readonly [T in keyof Schemas & string]: Schemas[T] extends StandardSchemaV1<infer Input, unknown> ? Input : never
 }
+
+/** Schemas by type name. */
+export type SchemasOf<M extends EventMap> = { readonly [T in keyof M & string]?: StandardSchemaV1<M[T]> }

@@ -1,10 +1,11 @@
 /** What every part of this folder works on: one log, in one schema of one database. */
+
+import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Clock } from '../core/clock.ts'
 import type { Ids } from '../core/id.ts'
 import type { Database } from '../database/database.ts'
 import { type Identifier, identifier } from '../database/sql.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
-import type { EventDefinitions } from './definition.ts'
 import type { InlineRegistry } from './inline/registry.ts'
 import type { Upcasters } from './read/upcast.ts'
 
@@ -16,7 +17,8 @@ export interface Log {
   readonly clock: Clock
   readonly ids: Ids
   readonly telemetry: Telemetry
-  readonly definitions: EventDefinitions
+  /** The schemas that events are checked against, by type. */
+  readonly schemas: ReadonlyMap<string, StandardSchemaV1>
   readonly upcasters: Upcasters
   /** The inline projections whose code this store has. */
   readonly inline: InlineRegistry

@@ -222,9 +222,14 @@ export function checkLifecycle<P extends Projection>(projection: P): P {
     refuse(`cannot be live: only a document projection without "identity" is the fold of one stream.`)
   if (hasFurtherFilter(filter))
     refuse(
-      `cannot be ${lifecycle}: it has a filter, and an ${lifecycle === 'live' ? 'event' : 'inline projection'} is chosen by types alone. Leave "filter" out, or make it async.`,
+      `cannot be ${lifecycle}: it has a filter, and ${lifecycle} projections choose events by types alone. Leave "filter" out, or make it async.`,
     )
   return projection
+}
+
+/** The name that all versions of a projection share. */
+export function withoutVersion(name: string): string {
+  return name.replace(/@\d+$/, '')
 }
 
 /** Whether events are chosen by more than their types. */

@@ -32,7 +32,7 @@ import { type Consumer, ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { ConsumerNotFound } from '../consumers/errors.ts'
 import { pause, reset, resume } from '../consumers/operator.ts'
-import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/tick.ts'
+import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/run.ts'
 import { type ConsumerStatus, readStatus } from '../consumers/status.ts'
 import { type WaitForOptions, waitForConsumer } from '../consumers/wait-for.ts'
 import { type Named, nameOf } from '../core/definition.ts'
@@ -40,11 +40,12 @@ import { DuplicateConsumer, InvalidOption } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
 import { describe } from '../core/options.ts'
 import type { DocumentParts } from '../documents/collection.ts'
+import { listInline } from '../events/inline/barrier.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
 import { isShadow, openPreparation, projectionConsumer } from './consumer.ts'
 import { inlineForm, makeAsync, makeInline } from './lifecycle.ts'
-import { checkLifecycle, type Projection } from './projection.ts'
+import { checkLifecycle, type Projection, withoutVersion } from './projection.ts'
 import { openReadModels, type ReadModels } from './read.ts'
 import { type RebuildOptions, stateOf } from './rebuild/build.ts'
 import { pendingRebuilds, type Rebuilt, rebuild } from './rebuild/rebuild.ts'
@@ -128,7 +129,7 @@ interface Registered {
 export interface OpenedProjections extends ReadModels {
   readonly projections: Projections
   has(name: string): boolean
-  /** Gives every inline projection that is registered here its lifecycle, version and types. */
+  /** Gives every projection that is registered here the lifecycle of its definition; inline ones also version and types. */
   switchAll(): Promise<void>
 }
 
@@ -181,7 +182,7 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
   }
 
   const refuseCollection = ({ name }: Projection): void => {
-    if (!parts.isCollection(name.replace(/@\d+$/, ''))) return
+    if (!parts.isCollection(withoutVersion(name))) return
     const reason = `Projection "${name}" has the name of a collection. Give one of them another name.`
     throw new InvalidOption({ option: 'name', reason })
   }
@@ -191,7 +192,10 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
       findConsumer(name)
       const { projection } = find(name)
       await runPending(projection)
-      return changed(makeInline(consumers, projection, prepare))
+      await changed(makeInline(consumers, projection, prepare))
+      // Appends here would be refused for the sake of a version whose code is gone.
+      for (const other of await otherVersions(name)) if (!registered.has(other)) await makeAsync(consumers, other)
+      return
     }
     if (lifecycle === 'async') return changed(known(name).then(() => makeAsync(consumers, name)))
     const reason = `Projection "${name}" cannot be switched to ${describe(lifecycle)}. It must be 'inline' or 'async'.`
@@ -260,21 +264,26 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
     waitFor: (name, position, options) => waitForConsumer(consumers, name, position, options),
   }
 
+  /** The versions of a projection that the database has as inline, but for this one. */
+  const otherVersions = async (name: string): Promise<string[]> =>
+    (await listInline(log)).flatMap(active =>
+      active.name !== name && withoutVersion(active.name) === withoutVersion(name) ? [active.name] : [],
+    )
   const activateIfNew = async (name: string): Promise<void> => {
-    if ((await stateOf(log, name)) === undefined) await switchTo(name, 'inline')
-    else await runPending(find(name).projection)
+    const isNew = (await stateOf(log, name)) === undefined && (await otherVersions(name)).length === 0
+    await (isNew ? switchTo(name, 'inline') : runPending(find(name).projection))
   }
-
-  const has = (name: string): boolean =>
-    [...registered.keys()].some(each => each === name || each.replace(/@\d+$/, '') === name)
+  const has = (name: string): boolean => [...registered.keys()].some(each => withoutVersion(each) === name)
 
   return {
     projections,
     has,
     ...openReadModels({ log, documents: parts.documents, registered: name => registered.get(name)?.projection }),
     async switchAll() {
-      for (const { projection } of registered.values())
-        if (projection.lifecycle === 'inline') await switchTo(projection.name, 'inline')
+      for (const { name, lifecycle } of [...registered.values()].map(each => each.projection)) {
+        const isInline = lifecycle !== 'live' && (await stateOf(log, name)) === 'inline'
+        if (lifecycle === 'inline' || isInline) await switchTo(name, lifecycle)
+      }
     },
   }
 }

@@ -11,9 +11,9 @@ export async function* followLive(
   { filter, where, startFrom }: Plan,
   signal: AbortSignal,
 ): AsyncGenerator<Delivery, void, undefined> {
-  const after = startFrom === 'beginning' ? 'start' : startFrom
+  const from = startFrom === 'beginning' ? 'start' : startFrom
   const settler: Settler = { signal, ack: async () => {}, nack: async () => {} }
-  for await (const event of tailLog(log, watch, { ...filter, after, signal })) {
+  for await (const event of tailLog(log, watch, { ...filter, from, signal })) {
     if (where === undefined || where(event as RecordedEvent)) yield deliveryOf(event, 1, settler)
   }
 }

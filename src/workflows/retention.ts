@@ -1,16 +1,15 @@
 /**
- * What workflows leave behind, and for how long. Events stay; what goes is the trace of how they were handled: activity,
- * rows of workflows that are settled, joins that are closed, steps and undos that nothing can ask for any more, runs of
- * schedules. In chunks, so that nobody waits for it.
+ * Retention of workflows. Events stay; deleted is the record of how they were handled: activity, rows of settled workflows,
+ * closed joins, steps and undos that can no longer be used, runs of schedules. In chunks, so that no writer waits for long.
  *
- * A workflow that was cancelled or compensated keeps its row: it is what keeps later events of it from being handled.
+ * A workflow that was cancelled or compensated keeps its row, because the row stops later events of it from being handled.
  */
 import { consumerNames } from '../consumers/schema.ts'
 import { type OldRows, type PruneOptions, prune } from '../database/prune.ts'
 import type { Log } from '../events/log.ts'
 import { workflowNames } from './schema.ts'
 
-/** Deletes what is older, or counts it; returns how many rows. */
+/** Deletes rows that are older, or counts them; returns how many. */
 export async function pruneAttempts(log: Log, options: PruneOptions): Promise<number> {
   let total = 0
   for (const old of oldAttempts(log)) total += await prune(log.database, old, options)
@@ -27,13 +26,13 @@ function oldAttempts(log: Log): OldRows[] {
           from ${names.dead_letters} as d
           where d.correlation_id = ${w}.correlation_id
             and d.state in ('open', 'retrying'))`
-  /** Its workflow is not there, or goes as well. */
-  const isOrphan = (goesAlso: string): string => `not exists (
+  /** Its workflow does not exist, or is deleted, too. */
+  const isOrphan = (isAlsoDeleted: string): string => `not exists (
           select
           from ${names.workflows} as w
           where w.correlation_id = t.correlation_id
             and not (${isSettled('w')})
-            and not (${goesAlso}))`
+            and not (${isAlsoDeleted}))`
   return [
     {
       label: 'workflows.prune_activity',
@@ -61,7 +60,7 @@ function oldAttempts(log: Log): OldRows[] {
           select
           from ${names.workflow_executions} as x
           where x.join_id = t.id)
-        -- When its dead letter is retried, it runs with what it has.
+        -- A retry of its dead letter runs with the events it has.
         and not exists (
           select
           from ${names.dead_letters} as d
@@ -71,7 +70,7 @@ function oldAttempts(log: Log): OldRows[] {
       dependents: { table: names.workflow_join_entries, column: 'join_id' },
     },
     {
-      // A branch is as old as the workflow it was part of.
+      // A branch is as old as its workflow.
       label: 'workflows.prune_branches',
       table: names.workflow_branches,
       key: ['batch_id', 'index', 'correlation_id'],
@@ -79,7 +78,7 @@ function oldAttempts(log: Log): OldRows[] {
       where: isOrphan('false'),
     },
     {
-      // Those of a workflow that can be compensated stay as long as it does.
+      // Undos of a workflow that can still be compensated stay as long as the workflow.
       label: 'workflows.prune_undos',
       table: names.workflow_undos,
       key: ['id'],

@@ -1,11 +1,10 @@
 /**
- * Routes: which handlers, in which version, want which events. They are stored, and the dispatcher goes by what is stored,
- * never by the code its own process happens to have; so during a rolling deployment nothing is lost.
+ * Routes: which handlers, in which version, want which events. They are stored, and the dispatcher uses the stored routes,
+ * never the code of its own process; so during a rolling deployment nothing is lost.
  *
- * An event goes to the newest version of a handler that began before it. Registering and dispatching take turns at the
- * dispatcher's row, so there is no event that one leaves to the other.
+ * An event goes to the newest version of a handler that began before it. Registering and dispatching both lock the
+ * dispatcher's row, so every event is dispatched by the routes from before a registration or from after it.
  */
-
 import { createHash } from 'node:crypto'
 import { ensureConsumer } from '../consumers/consumer.ts'
 import { change } from '../consumers/operator.ts'
@@ -34,12 +33,12 @@ export interface Route {
   readonly startPosition: number
   /** Its executions wait until it is resumed. */
   readonly isPaused: boolean
-  /** It is given nothing new; a join, what its open batches still wait for. */
+  /** It gets no new events; a join still gets those that its open batches wait for. */
   readonly isRetired: boolean
   readonly definition: RouteDefinition
 }
 
-/** Stores what is new of these handlers, and returns the id of each one's route. */
+/** Stores the routes of these handlers that are new or changed, and returns the id of each. */
 export async function storeRoutes(log: Log, handlers: readonly Handler[]): Promise<Map<Handler, number>> {
   await ensureConsumer(log, { name: dispatcherName, kind: 'dispatcher', startFrom: 'now' })
   return log.database.transaction(async tx => {
@@ -52,7 +51,7 @@ export async function storeRoutes(log: Log, handlers: readonly Handler[]): Promi
   })
 }
 
-/** Whoever holds this row decides what is dispatched to whom. */
+/** The holder of this row decides which events are dispatched to which routes. */
 export async function lockDispatcher(log: Log, tx: Executor): Promise<{ checkpoint: number; version: number }> {
   const [row] = await tx.run<{ checkpoint: number; version: number }>(sql`/* workflows.lock_dispatcher */
     select checkpoint, coalesce((definition->>'routes')::integer, 0) as version
@@ -102,7 +101,7 @@ async function storeRoute(
     where handler = ${name}::text`)
   const same = known.find(each => each.version === version)
   if (same?.digest === digest) return same.id
-  // Undos that were recorded go by the name.
+  // Recorded undos are found by name.
   if (known.some(each => (each.kind === 'undo') !== (kind === 'undo')))
     throw new InvalidOption({
       option: 'name',
@@ -126,7 +125,7 @@ async function storeRoute(
       where id = ${same.id}::integer`)
     return same.id
   }
-  // What an older version has had is not given to a newer one again.
+  // Events that an older version was given are not given to a newer one again.
   const wanted = known.length > 0 || handler.from === 'now' ? settled : startOf(handler)
   const backfill = wanted < checkpoint && known.length === 0 && handler.from !== 'now' ? wanted : null
   const [row] = await tx.run<{ id: number }>(sql`/* workflows.add_route */
@@ -147,7 +146,7 @@ function startOf({ from }: Handler): number {
   return typeof from === 'number' ? from : 0
 }
 
-/** Those that events are dispatched to, and joins that were; those that are still given what came before them are not. */
+/** The routes that events are dispatched to, and retired joins. Routes that are still backfilled are not among them. */
 export async function loadRoutes(log: Log, executor: Executor): Promise<Route[]> {
   const rows = await executor.run<RouteRow>(sql`/* workflows.routes */
     select id, handler, version, kind, to_jsonb(types) as types, start_position, paused_at is not null as paused,
@@ -167,7 +166,7 @@ export interface RouteRow {
   readonly types: string[] | null
   readonly start_position: number
   readonly paused: boolean
-  /** Not there: it is not. */
+  /** Absent: false. */
   readonly retired?: boolean
   readonly definition: RouteDefinition
 }
@@ -178,7 +177,7 @@ export function routeOf(row: RouteRow): Route {
   return { id, handler, version, kind, types: types ?? undefined, startPosition, isPaused, isRetired, definition }
 }
 
-/** The routes an event takes: of each handler the newest version that began before it, one that is not retired if there is. */
+/** The routes of an event: of each handler the newest version that began before it, if possible one that is not retired. */
 export function routesFor(routes: readonly Route[], event: RecordedEvent, { failed }: Envelope): Route[] {
   const newest = new Map<string, Route>()
   for (const route of routes) {

@@ -1,7 +1,13 @@
 /**
- * Handlers that want an event only for what it does to an aggregate.
+ * Transitions: a handler wants an event only for what it does to an aggregate. The worker loads the state before the event
+ * and the state after it, from the aggregate's stream, and asks.
  *
- *     flows.on('OrderPaid', { name: 'ship', transition: transition(Order, (before, after) => after.paid >= after.total) }, …)
+ *     defineHandler('ship', {
+ *       events,
+ *       on: 'OrderPaid',
+ *       transition: transition(Order, (before, after) => before.due > 0 && after.due === 0),
+ *       run: …,
+ *     })
  */
 import type { Aggregate } from '../aggregates/aggregate.ts'
 import { StateCache } from '../aggregates/cache.ts'
@@ -15,7 +21,7 @@ export interface Transition {
   readonly when: (before: unknown, after: unknown) => boolean
 }
 
-/** Whether an event leads from one state to another that is wanted. */
+/** The condition of a handler on the state before and after its event. */
 export function transition<State>(
   of: Aggregate<State, never, never>,
   when: (before: State, after: State) => boolean,
@@ -23,7 +29,7 @@ export function transition<State>(
   return { of, when: when as Transition['when'] }
 }
 
-/** An event of another kind of stream changes nothing of this one. */
+/** False for an event of another category of streams: it does not change this aggregate. */
 export async function isTransition(log: Log, { of, when }: Transition, event: RecordedEvent): Promise<boolean> {
   if (category(event.stream) !== of.name) return false
   const parts = { log, cacheOf: () => noCache }

@@ -29,8 +29,8 @@ export interface Workflow<M extends EventMap = UntypedEvents> extends WorkflowIn
     options?: Omit<PublishOptions, 'correlationId'>,
   ): Promise<Workflow<M>>
   /**
-   * Ends it, and the workflows that it has started: nothing more of it runs; attempts that run are told by their signal, and
-   * their outcomes are refused. A workflow that is over stays as it is. With `compensate`, the undos of its steps run. Returns
+   * Ends it, and the workflows that it has started: nothing more of it runs; the signal of attempts that run aborts, and their
+   * outcomes are refused. A workflow that is over stays as it is. With `compensate`, the undos of its steps run. Returns
    * its status.
    */
   cancel(options?: CancelOptions): Promise<WorkflowStatus>
@@ -70,7 +70,7 @@ async function waitForEvent(
 ): Promise<RecordedEvent> {
   const what = `An event ${type} in workflow ${correlationId}`
   const limit = deadline(signal, timeoutMs, { what, clock: log.clock })
-  const found = tailLog(log, watch, { after: 'start', correlationId, types: [type], signal: limit.signal })
+  const found = tailLog(log, watch, { from: 'start', correlationId, types: [type], signal: limit.signal })
   try {
     const { value } = await found.next()
     return value as RecordedEvent

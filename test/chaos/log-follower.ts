@@ -18,7 +18,7 @@ export function followLog(store: Store, after: number | 'start' = 'start'): LogF
   let failure: unknown
   const following = (async () => {
     try {
-      for await (const event of store.events.tail({ after, signal: stop.signal })) {
+      for await (const event of store.events.tail({ from: after, signal: stop.signal })) {
         ids.push(event.id)
         positions.push(event.position)
       }

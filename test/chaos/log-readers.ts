@@ -80,7 +80,7 @@ export function tailing(store: Store, from: number, filter: { types?: string[] }
     stop: () => stop.abort(),
     async run() {
       try {
-        for await (const event of store.events.tail({ after: from, signal: stop.signal, ...filter })) {
+        for await (const event of store.events.tail({ from: from, signal: stop.signal, ...filter })) {
           reader.delivered.push(event.position)
           reader.cursor = event.position
         }
@@ -94,7 +94,7 @@ export function tailing(store: Store, from: number, filter: { types?: string[] }
 
 export function readingAll(store: Store, from: number, random: Random): LogReader {
   return stepping('readAll', from, random, async after => {
-    const events = await store.events.readAll({ after, includeArchived: true }).toArray()
+    const events = await store.events.readAll({ from: after, includeArchived: true }).toArray()
     return { positions: events.map(event => event.position), reached: events.at(-1)?.position ?? after }
   })
 }

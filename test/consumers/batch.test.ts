@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { deadLetter, failFast, logAndSkip } from '../../src/consumers/run/policy.ts'
-import { runUntilIdle, tickOnce } from '../../src/consumers/run/tick.ts'
+import { runUntilIdle, tickOnce } from '../../src/consumers/run/run.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { effectsOf, makeEffects, openConsumerParts, quick, recorder } from '../support/consumer-parts.ts'
 import { openShop, paid, placed, shipped } from '../support/shop.ts'

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { pause, reset, resume } from '../../src/consumers/operator.ts'
 import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
-import { tickOnce } from '../../src/consumers/run/tick.ts'
+import { tickOnce } from '../../src/consumers/run/run.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import { deferred } from '../../src/core/lifecycle.ts'

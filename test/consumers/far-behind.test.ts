@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import { type Consumer, consumer } from '../../src/consumers/consumer.ts'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
-import { runUntilIdle } from '../../src/consumers/run/tick.ts'
+import { runUntilIdle } from '../../src/consumers/run/run.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { upcaster } from '../../src/events/read/upcast.ts'

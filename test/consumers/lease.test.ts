@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { ensureConsumer } from '../../src/consumers/consumer.ts'
 import { type Lease, newOwner, release as releaseLeases, save, take as takeLease } from '../../src/consumers/row.ts'
-import { tickOnce } from '../../src/consumers/run/tick.ts'
+import { tickOnce } from '../../src/consumers/run/run.ts'
 import { join, look } from '../../src/consumers/runners/members.ts'
 import { systemClock } from '../../src/core/clock.ts'
 import { deferred } from '../../src/core/lifecycle.ts'

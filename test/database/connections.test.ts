@@ -8,7 +8,7 @@ import { waitUntil } from '../support/wait.ts'
 
 /** Uses a little of everything a store can do. */
 async function exercise(store: Store<ShopMap>): Promise<void> {
-  const tailing = take(store.events.tail({ after: 'start' }), 60)
+  const tailing = take(store.events.tail({ from: 'start' }), 60)
   await Promise.all(Array.from({ length: 30 }, (_, n) => store.events.append(`order-${n % 4}`, placed(n))))
   await store.transaction(async tx => {
     await store.events.append('order-0', paid, { tx })
@@ -86,7 +86,7 @@ if (onServer) {
     onTestFinished(() => pool.end())
     await using store = await openStore<ShopMap>({ pool, schema, pollMs: 600_000 })
 
-    const tailing = take(store.events.tail({ after: 'start' }), 1)
+    const tailing = take(store.events.tail({ from: 'start' }), 1)
     await other.events.append('order-1', placed())
 
     expect(await tailing).toHaveLength(1)
@@ -128,7 +128,7 @@ if (onServer) {
     await using other = await open(false)
 
     await exercise(store)
-    const tailing = take(other.events.tail({ after: await store.events.head() }), 80)
+    const tailing = take(other.events.tail({ from: await store.events.head() }), 80)
     const outcomes = await Promise.all(
       Array.from({ length: 80 }, (_, n) =>
         outcome((n % 2 === 0 ? store : other).events.append('order-hot', placed(n))),

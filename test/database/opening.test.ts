@@ -98,7 +98,7 @@ test('a closed store refuses every call with the same code, and closing twice is
     read: () => store.events.read('order-1').toArray(),
     readAll: () => store.events.readAll().toArray(),
     filtered: () => store.events.readAll({ types: ['OrderPaid'] }).toArray(),
-    tail: () => take(store.events.tail({ after: 'start' }), 1),
+    tail: () => take(store.events.tail({ from: 'start' }), 1),
     get: () => store.events.get('0190b2f0-6a1c-7def-8123-456789abcdef'),
     head: () => store.events.head(),
     waitFor: () => store.events.waitFor(9),
@@ -117,7 +117,7 @@ test('closing waits for running appends, and ends tails and waits', async () => 
   const { store, sibling } = await openShop()
   const other = await sibling()
   const before = store.metrics().settles_total
-  const tailing = outcome(take(store.events.tail({ after: 'start' }), 1000))
+  const tailing = outcome(take(store.events.tail({ from: 'start' }), 1000))
   const waiting = outcome(store.events.waitFor(100_000))
   await waitUntil(() => store.metrics().settles_total > before)
   const appending = Array.from({ length: 40 }, (_, n) => outcome(store.events.append(`order-${n % 5}`, placed(n))))

@@ -16,7 +16,7 @@ test('many streams are imported, each numbered without a gap, in the order of th
 
   const done = await store.events.import(orders(1000), { chunkSize: 150 })
 
-  const events = await store.events.readAll({ after: 2 }).toArray()
+  const events = await store.events.readAll({ from: 2 }).toArray()
   expect(done).toMatchObject({ events: 1000, resumed: 0, position: events.at(-1)!.position })
   expect(events.map(event => (event.data as { total: number }).total)).toEqual(events.map((_, n) => n))
   for (let n = 0; n < 10; n++) {
@@ -195,7 +195,7 @@ test('an import can be aborted, and a named one continues later', async () => {
 
 test('a tail sees imported events in order, chunk after chunk, between ordinary appends', async () => {
   const { store } = await openShop({ pollMs: 600_000 })
-  const tailing = take(store.events.tail({ after: 'start' }), 520)
+  const tailing = take(store.events.tail({ from: 'start' }), 520)
 
   const [, ...appended] = await Promise.all([
     store.events.import(orders(500), { chunkSize: 50 }),

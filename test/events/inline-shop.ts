@@ -21,7 +21,7 @@ import { watchLog } from '../../src/events/order/watch.ts'
 import { type Upcaster, upcasters } from '../../src/events/read/upcast.ts'
 import { openTelemetry } from '../../src/telemetry/telemetry.ts'
 import { postgresUrl } from '../support/engines.ts'
-import { onServer, openShop, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
+import { onServer, openShop, type Shop, type ShopMap } from '../support/shop.ts'
 
 export interface InlineShop extends Omit<Shop, 'sibling'> {
   readonly log: Log
@@ -109,7 +109,7 @@ function partsOf(
     clock: systemClock,
     ids: uuidv7Ids({ clock: systemClock }),
     telemetry: openTelemetry(undefined),
-    definitions: shopEvents,
+    schemas: new Map(),
     upcasters: upcasters(steps),
     inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,

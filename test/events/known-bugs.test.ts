@@ -54,7 +54,7 @@ test('RB-51: numbering and existence survive archiving', async () => {
 test('RB-52: archiving during appends loses nothing, and a read including archived streams sees everything', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
-  const tailing = take(store.events.tail({ after: 'start' }), 101)
+  const tailing = take(store.events.tail({ from: 'start' }), 101)
   await store.events.append('order-1', placed(0))
 
   const appending = Array.from({ length: 100 }, (_, n) =>
@@ -272,7 +272,7 @@ if (onServer) {
     await store.events.append('order-quick', placed())
 
     const tailing = (async () => {
-      for await (const event of store.events.tail({ after: 'start' })) {
+      for await (const event of store.events.tail({ from: 'start' })) {
         seen.push(event.stream)
         if (seen.length === 2) break
       }

@@ -65,13 +65,13 @@ test('the log is read after and up to a position, up to a limit, with and withou
   const { places, positions } = await stockedShop()
   const [, second, third, , fifth] = positions
 
-  expect(await places({ after: second })).toEqual([3, 4, 5, 6, 7])
+  expect(await places({ from: second })).toEqual([3, 4, 5, 6, 7])
   expect(await places({ to: third })).toEqual([1, 2, 3])
-  expect(await places({ after: second, to: fifth, limit: 2 })).toEqual([3, 4])
-  expect(await places({ after: positions.at(-1) })).toEqual([])
-  expect(await places({ after: 1_000_000 })).toEqual([])
+  expect(await places({ from: second, to: fifth, limit: 2 })).toEqual([3, 4])
+  expect(await places({ from: positions.at(-1) })).toEqual([])
+  expect(await places({ from: 1_000_000 })).toEqual([])
   expect(await places({ limit: 0 })).toEqual([])
-  expect(await places({ types: ['OrderPlaced'], after: second, limit: 1 })).toEqual([6])
+  expect(await places({ types: ['OrderPlaced'], from: second, limit: 1 })).toEqual([6])
   expect(await places({ categories: ['order'], to: third })).toEqual([1, 2, 3])
 })
 
@@ -143,8 +143,8 @@ test('a read of the log can be left, and begun again', async () => {
 test('invalid options of a log read are refused with their name', async () => {
   const { store } = await openShop()
   const wrong: [string, object][] = [
-    ['after', { after: 5n }],
-    ['after', { after: -1 }],
+    ['from', { from: 5n }],
+    ['from', { from: -1 }],
     ['to', { to: 5n }],
     ['limit', { limit: -1 }],
     ['limit', { limit: Number.NaN }],

@@ -13,7 +13,7 @@ test('a tail from the start delivers existing and new events', async () => {
   const { store } = await openShop({ pollMs: never })
   await store.events.append('order-1', [placed(), paid])
 
-  const tailing = take(store.events.tail({ after: 'start' }), 4)
+  const tailing = take(store.events.tail({ from: 'start' }), 4)
   await store.events.append('order-2', placed())
   await store.events.append('order-1', shipped())
 
@@ -24,7 +24,7 @@ test('a tail from a position delivers only events above it', async () => {
   const { store } = await openShop({ pollMs: never })
   const { position } = await store.events.append('order-1', [placed(), paid])
 
-  const tailing = take(store.events.tail({ after: position }), 1)
+  const tailing = take(store.events.tail({ from: position }), 1)
   await store.events.append('order-2', placed())
 
   expect(names(await tailing)).toEqual(['order-2/1'])
@@ -46,7 +46,7 @@ test('a tail from now on, the default, delivers only new events', async () => {
 test('a tail delivers each of many concurrent appends once, in the order of positions', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling({ pollMs: 20 })
-  const tailing = take(other.events.tail({ after: 'start' }), 300)
+  const tailing = take(other.events.tail({ from: 'start' }), 300)
   const appending = Array.from({ length: 100 }, (_, n) =>
     (n % 2 === 0 ? store : other).events.append(`order-${n % 7}`, [placed(n), paid, shipped()]),
   )
@@ -61,9 +61,9 @@ test('a tail delivers each of many concurrent appends once, in the order of posi
 test('a tail with a filter delivers matching events, and two tails do not interfere', async () => {
   const { store } = await openShop({ pollMs: never })
 
-  const paying = take(store.events.tail({ after: 'start', types: ['OrderPaid'] }), 2)
-  const second = take(store.events.tail({ after: 'start', streams: ['order-2'] }), 2)
-  const ordering = take(store.events.tail({ after: 'start', categories: ['order'], headers: { vip: true } }), 1)
+  const paying = take(store.events.tail({ from: 'start', types: ['OrderPaid'] }), 2)
+  const second = take(store.events.tail({ from: 'start', streams: ['order-2'] }), 2)
+  const ordering = take(store.events.tail({ from: 'start', categories: ['order'], headers: { vip: true } }), 1)
   await store.events.append('order-1', [placed(), paid])
   await store.events.append('order-2', placed(5, { headers: { vip: true } }))
   await store.events.append('stock-1', paid)
@@ -81,7 +81,7 @@ test('a tail includes archived streams, so that a slow reader misses nothing', a
   await store.events.append('order-2', placed())
   await store.streams.tombstone('order-2')
 
-  const events = await take(store.events.tail({ after: 'start' }), 3)
+  const events = await take(store.events.tail({ from: 'start' }), 3)
 
   expect(events.map(event => event.type)).toEqual(['OrderPlaced', 'OrderPlaced', '$tombstone'])
 })
@@ -90,7 +90,7 @@ test('a tail sees events committed in a transaction, also the tombstone of a str
   const { store } = await openShop({ pollMs: never })
   await store.events.append('order-1', placed())
 
-  const tailing = take(store.events.tail({ after: 'start' }), 3)
+  const tailing = take(store.events.tail({ from: 'start' }), 3)
   await store.transaction(async tx => {
     await store.events.append('order-2', placed(), { tx })
     await store.streams.tombstone('order-1', { tx })
@@ -103,7 +103,7 @@ test('a tail that is left sends no more queries', async () => {
   const { store } = await openShop({ pollMs: 1 })
   await store.events.append('order-1', placed())
 
-  await take(store.events.tail({ after: 'start' }), 1)
+  await take(store.events.tail({ from: 'start' }), 1)
   const before = store.metrics().settles_total
   for (let n = 0; n < 5; n++) await store.events.append('order-1', placed(n))
 
@@ -114,8 +114,8 @@ test('a tail ends with its signal, while it waits and before it begins, and othe
   const { store } = await openShop({ pollMs: never })
   const abort = new AbortController()
   const before = store.metrics().settles_total
-  const aborted = outcome(take(store.events.tail({ after: 'start', signal: abort.signal }), 1))
-  const other = take(store.events.tail({ after: 'start' }), 1)
+  const aborted = outcome(take(store.events.tail({ from: 'start', signal: abort.signal }), 1))
+  const other = take(store.events.tail({ from: 'start' }), 1)
   await waitUntil(() => store.metrics().settles_total > before)
 
   abort.abort('closing time')
@@ -130,10 +130,10 @@ test('a tail ends with its signal, while it waits and before it begins, and othe
 test('a tail from an invalid position is refused', async () => {
   const { store } = await openShop()
 
-  for (const after of [5n, -1, 'yesterday']) {
-    const { error } = await outcome(take(store.events.tail({ after: after as 'now' }), 1))
+  for (const from of [5n, -1, 'yesterday']) {
+    const { error } = await outcome(take(store.events.tail({ from: from as 'now' }), 1))
 
-    expect(error).toMatchObject({ code: 'invalid_option', option: 'after' })
+    expect(error).toMatchObject({ code: 'invalid_option', option: 'from' })
   }
 })
 
@@ -141,7 +141,7 @@ test('a tail finds appends of another store without a notification, by polling',
   const { store, sibling } = await openShop({ pollMs: 20 })
   const other = await sibling()
 
-  const tailing = take(store.events.tail({ after: 'start' }), 1)
+  const tailing = take(store.events.tail({ from: 'start' }), 1)
   await other.events.append('order-1', placed())
 
   expect(names(await tailing)).toEqual(['order-1/1'])
@@ -151,7 +151,7 @@ if (onServer) {
   test('a tail is woken by appends of another process, and of a transaction of the user', async () => {
     const { store, sibling } = await openShop({ pollMs: never })
     const other = await sibling()
-    const tailing = take(store.events.tail({ after: 'start' }), 2)
+    const tailing = take(store.events.tail({ from: 'start' }), 2)
 
     await other.events.append('order-1', placed())
     await other.transaction(tx => other.events.append('order-1', paid, { tx }))
@@ -162,7 +162,7 @@ if (onServer) {
   test('without a listener connection appends of another process are found by polling', async () => {
     const { store, sibling } = await openShop()
     const deaf = await sibling({ listen: false, pollMs: 20 })
-    const tailing = take(deaf.events.tail({ after: 'start' }), 1)
+    const tailing = take(deaf.events.tail({ from: 'start' }), 1)
 
     await store.events.append('order-1', placed())
 
@@ -172,7 +172,7 @@ if (onServer) {
   test('a store on another channel receives only its own notifications, and still sees everything', async () => {
     const { store, sibling } = await openShop()
     const elsewhere = await sibling({ channel: 'the other channel', pollMs: 50 })
-    const tailing = take(elsewhere.events.tail({ after: 'start' }), 2)
+    const tailing = take(elsewhere.events.tail({ from: 'start' }), 2)
 
     await store.events.append('order-1', placed())
     await elsewhere.events.append('order-1', paid)

@@ -141,7 +141,7 @@ test('calls on the store inside its open transaction fail immediately and name t
       'append of nothing': () => store.events.append('order-42', []),
       read: () => store.events.read('order-1').toArray(),
       readAll: () => store.events.readAll().toArray(),
-      tail: () => take(store.events.tail({ after: 'start' }), 1),
+      tail: () => take(store.events.tail({ from: 'start' }), 1),
       get: () => store.events.get('0190b2f0-6a1c-7def-8123-456789abcdef'),
       has: () => store.events.has('0190b2f0-6a1c-7def-8123-456789abcdef'),
       head: () => store.events.head(),

@@ -47,7 +47,7 @@ for (const [how, steps] of Object.entries({ synchronous: [renamed, priced], asyn
     expect(await all({ pageSize: 2 })).toEqual(shapes)
     expect(await all({ streams: ['order-1'] })).toEqual(shapes)
     expect(await all({ correlationId: 'checkout-1' })).toEqual(shapes.slice(0, 1))
-    expect((await take(store.events.tail({ after: 'start' }), 3)).map(shape)).toEqual(shapes)
+    expect((await take(store.events.tail({ from: 'start' }), 3)).map(shape)).toEqual(shapes)
     expect(shape(await store.events.get(id))).toEqual(shapes[0])
     const inside = await store.transaction(tx => store.events.read('order-1', { tx }).toArray())
     expect(inside.map(shape)).toEqual(shapes)
@@ -59,7 +59,7 @@ test('a filter by type finds events that were stored under an old name, and no l
 
   const placed = await store.events.readAll({ types: ['OrderPlaced'] }).toArray()
   const created = await store.events.readAll({ types: ['OrderCreated'] }).toArray()
-  const tailed = await take(store.events.tail({ after: 'start', types: ['OrderPlaced'] }), 3)
+  const tailed = await take(store.events.tail({ from: 'start', types: ['OrderPlaced'] }), 3)
 
   expect(placed.map(shape)).toEqual(shapes)
   expect(created).toEqual([])
@@ -94,7 +94,7 @@ test('RB-60: a step that fails fails the read, on every path, and names the even
     () => store.events.read('order-1').toArray(),
     () => store.events.readAll().toArray(),
     () => store.events.readAll({ pageSize: 1 }).toArray(),
-    () => take(store.events.tail({ after: 'start' }), 1),
+    () => take(store.events.tail({ from: 'start' }), 1),
     () => store.events.get(id),
   ]
 

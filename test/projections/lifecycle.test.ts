@@ -152,3 +152,32 @@ test('projections that cannot be inline are refused', async () => {
     /cannot be switched to "live"/,
   )
 })
+
+test('opening a store changes neither the lifecycle nor the version of a projection that is known; a switch does', async () => {
+  const shop = await openShop()
+  await shop.store.register({ ...orders, lifecycle: 'inline' })
+  await shop.store.events.append('order-1', placed(1))
+  const second = defineDocumentProjection('orders', {
+    version: 2,
+    lifecycle: 'inline',
+    events: shopEvents,
+    initial: () => ({ doubled: 0 }),
+    evolve: { OrderPlaced: (order, { data }) => ({ doubled: order.doubled + 2 * data.total }) },
+  })
+  const later = await other(shop)
+  await later.register(second)
+  await later.schema.sync()
+
+  await expect(later.events.append('order-1', placed(2))).rejects.toMatchObject({ code: 'inline_projection_unknown' })
+  await later.projections.switch(second)
+
+  await later.events.append('order-1', placed(4))
+  expect((await later.documents(second).get('order-1'))?.data).toEqual({ doubled: 10 })
+  expect(await later.projections.status('orders')).toMatchObject({ state: 'active' })
+
+  const last = await other(shop)
+  await last.register({ ...second, lifecycle: 'async' })
+  expect(await last.projections.status('orders@2')).toMatchObject({ state: 'inline' })
+  await last.projections.switch(second, { lifecycle: 'async' })
+  expect(await last.projections.status('orders@2')).toMatchObject({ state: 'active' })
+})

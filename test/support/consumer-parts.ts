@@ -56,7 +56,7 @@ export function logOf({ database, schema }: Shop, options: ConsumerPartsOptions 
     clock: options.clock ?? systemClock,
     ids: uuidv7Ids({ clock: systemClock }),
     telemetry: openTelemetry(options.logger),
-    definitions: { schemas: new Map() },
+    schemas: new Map(),
     upcasters: upcasters(options.upcasters ?? []),
     inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,

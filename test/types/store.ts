@@ -84,14 +84,14 @@ shop.events.read('order-1', { since: '2026-01-01' })
 
 const all = await shop.events.readAll().toArray()
 same<typeof all, RecordedEvent<ShopMap>[]>(true)
-const first = await shop.events.readAll({ types: ['OrderPaid'], after: 5 }).first()
+const first = await shop.events.readAll({ types: ['OrderPaid'], from: 5 }).first()
 if (first !== undefined) same<typeof first.data, { method: 'card' | 'cash' }>(true)
 // @ts-expect-error there is no such type
 shop.events.readAll({ types: ['OrderPlacd'] })
 // @ts-expect-error a position is a number
-shop.events.readAll({ after: 5n })
+shop.events.readAll({ from: 5n })
 
-for await (const event of shop.events.tail({ types: ['OrderPlaced'], after: 'start' })) {
+for await (const event of shop.events.tail({ types: ['OrderPlaced'], from: 'start' })) {
   same<typeof event.type, 'OrderPlaced'>(true)
   same<typeof event.data.total, number>(true)
 }

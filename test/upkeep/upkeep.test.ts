@@ -298,7 +298,7 @@ test('a consumer continues after the last event it saw was deleted', async () =>
   const shop = await openShop({ retention: { archivedStreamsMs: 0 } })
   const { store } = shop
   await archived(shop, 'order-1', 2, 1)
-  const tail = store.events.tail({ after: 'start' })[Symbol.asyncIterator]()
+  const tail = store.events.tail({ from: 'start' })[Symbol.asyncIterator]()
   expect((await tail.next()).value?.stream).toBe('order-1')
   await store.upkeep()
 
@@ -306,7 +306,7 @@ test('a consumer continues after the last event it saw was deleted', async () =>
 
   expect((await tail.next()).value?.stream).toBe('order-2')
   await tail.return?.()
-  expect(await take(store.events.tail({ after: 'start' }), 1)).toMatchObject([{ stream: 'order-2' }])
+  expect(await take(store.events.tail({ from: 'start' }), 1)).toMatchObject([{ stream: 'order-2' }])
 })
 
 test('misuse is refused: an invalid age, a call inside a transaction, a signal that has aborted', async () => {

@@ -54,11 +54,11 @@ const tail = defineCommand({
     const filter = eventFilter(options)
     const { settled } = await store.events.settled()
     const read = (after: number): AsyncIterable<RecordedEvent> =>
-      store.events.readAll({ ...filter, to: settled, includeArchived: true, signal, after })
+      store.events.readAll({ ...filter, to: settled, includeArchived: true, signal, from: after })
     if (options.after !== undefined) for await (const event of read(options.after)) print(event)
     else for (const event of await readLatest(read, settled, options.limit)) print(event)
     if (!options.follow) return
-    for await (const event of store.events.tail({ ...filter, after: settled, signal })) print(event)
+    for await (const event of store.events.tail({ ...filter, from: settled, signal })) print(event)
   },
 })
 

@@ -10,7 +10,7 @@
  * What can fail: a projection that is not known; the error suggests the nearest name. Without code, commands that need it
  * fail with `NothingRegistered`.
  */
-import type { Tick } from '../../consumers/run/tick.ts'
+import type { Tick } from '../../consumers/run/run.ts'
 import { nearestName } from '../../core/nearest.ts'
 import {
   type Argument,

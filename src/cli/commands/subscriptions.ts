@@ -166,8 +166,8 @@ const tail = defineCommand({
       const available = (await store.events.readAll(read).toArray()).length - acked
       return acknowledge(store, name, options, Math.min(limit, available), print)
     }
-    if (follow) for await (const event of store.events.tail({ ...filter, after: checkpoint, signal })) print(event)
-    else for await (const event of store.events.readAll({ ...filter, after: checkpoint, limit, signal })) print(event)
+    if (follow) for await (const event of store.events.tail({ ...filter, from: checkpoint, signal })) print(event)
+    else for await (const event of store.events.readAll({ ...filter, from: checkpoint, limit, signal })) print(event)
   },
 })
 

@@ -140,7 +140,7 @@ function headersText(
 
 /** What is checked is what is stored: the data as it comes back from JSON. */
 function checkAgainstSchema(log: Log, type: string, text: string, checks: Promise<void>[]): void {
-  const schema = log.definitions.schemas.get(type)
+  const schema = log.schemas.get(type)
   if (schema === undefined) return
   const issues = checkSchema(schema, JSON.parse(text), 'data')
   if (isPromise(issues)) {

@@ -10,14 +10,14 @@ import { isRillflowError } from '../../core/errors.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
-import { checkPosition, type EventFilter, readSettled } from '../read/log.ts'
+import { checkPosition, type EventFilter, type From, readSettled } from '../read/log.ts'
 import { rereadable } from '../read/read.ts'
 import { type Settled, settle } from './order.ts'
 import { isStillKnown, type LogWatch, rewound } from './watch.ts'
 
 export interface TailOptions<Type extends string = string> extends EventFilter<Type> {
-  /** Only events above this position; 'start' for all there are, 'now' for new ones only. Default 'now'. */
-  after?: number | 'start' | 'now' | undefined
+  /** Where to begin: 'start', 'now' for new events only, or a position for those after it. Default 'now'. */
+  from?: From | undefined
   signal?: AbortSignal | undefined
 }
 
@@ -29,12 +29,12 @@ export async function* tailLog(
   watch: LogWatch,
   options: TailOptions,
 ): AsyncGenerator<RecordedEvent, void, undefined> {
-  const { after = 'now', signal, ...filter } = options
+  const { from = 'now', signal, ...filter } = options
   log.database.refuseInsideTransaction('tail')
-  if (after !== 'now' && after !== 'start') checkPosition('after', after)
+  if (from !== 'now' && from !== 'start') checkPosition('from', from)
   let seen: Settled | undefined
-  if (after !== 'start') seen = await rereadable(log.database, log, () => settle(log))
-  let start = after === 'now' ? seen!.settled : after === 'start' ? 0 : after
+  if (from !== 'start') seen = await rereadable(log.database, log, () => settle(log))
+  let start = from === 'now' ? seen!.settled : from === 'start' ? 0 : from
   if (seen !== undefined && seen.head < start) throw rewound(log, start, seen, 'its head is below where to begin')
   let cursor = start
   let last: RecordedEvent | undefined
@@ -44,7 +44,7 @@ export async function* tailLog(
       if (seen !== undefined && seen.epoch !== now.epoch) {
         if (last !== undefined) await verify(log, last, now)
         // The head that was 'now' may have been in the server's memory only.
-        else if (after === 'now' && now.head < start) start = now.head
+        else if (from === 'now' && now.head < start) start = now.head
         else if (now.head < start) throw rewound(log, start, now, 'its head is below where to begin')
         cursor = last?.position ?? start
       }
@@ -52,7 +52,7 @@ export async function* tailLog(
       if (now.settled <= cursor) continue
       for await (const event of readSettled(log, log.database, {
         ...filter,
-        after: cursor,
+        from: cursor,
         to: now.settled,
         includeArchived: true,
         pageSize: now.settled - cursor > farBehind ? undefined : log.database.batch.readEvents,

@@ -28,9 +28,12 @@ export interface EventFilter<Type extends string = string> {
   headers?: Readonly<Record<string, unknown>> | undefined
 }
 
+/** Where in the log to begin. A position stands for the events after it. */
+export type From = 'start' | 'now' | number
+
 export interface ReadLogOptions<Type extends string = string> extends EventFilter<Type> {
-  /** Only events above this position. Default: from the beginning. */
-  after?: number | undefined
+  /** Where to begin: 'start', 'now' for none of those there are, or a position for the events after it. Default 'start'. */
+  from?: From | undefined
   /** The highest position wanted. */
   to?: number | undefined
   limit?: number | undefined
@@ -44,7 +47,7 @@ const window = 10_000
 const copyPage = 2_000
 
 export function readLog(log: Log, executor: Executor, options: ReadLogOptions): AsyncIterableIterator<RecordedEvent> {
-  checkPosition('after', options.after)
+  if (options.from !== 'start' && options.from !== 'now') checkPosition('from', options.from)
   checkPosition('to', options.to)
   checkPaging(options)
   let pages: Pages | undefined
@@ -76,7 +79,7 @@ function pagesUpTo(log: Log, executor: Executor, options: ReadLogOptions & { to:
   const { to } = options
   const types = options.types === undefined ? undefined : new Set<string>(options.types)
   const pageSize = options.pageSize ?? log.database.batch.readEvents
-  let after = options.after ?? 0
+  let after = typeof options.from === 'number' ? options.from : options.from === 'now' ? to : 0
   let wanted = options.limit ?? Number.MAX_SAFE_INTEGER
   const read = pageReader(log, executor, options)
   return async () => {

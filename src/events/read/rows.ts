@@ -150,7 +150,7 @@ function finish(log: Log, events: RecordedEvent[]): Awaitable<RecordedEvent[]> {
 
 function validated(log: Log, event: Awaitable<RecordedEvent>): Awaitable<RecordedEvent> {
   if (isPromise(event)) return event.then(late => validated(log, late))
-  const schema = log.definitions.schemas.get(event.type)
+  const schema = log.schemas.get(event.type)
   if (schema === undefined) return event
   const issues = checkSchema(schema, event.data, 'data')
   if (isPromise(issues))

@@ -218,7 +218,7 @@ export const holdLanes: SqlFunction = plpgsql({ revision: 1, settings: byIndexOn
   end`
 
 /**
- * Removes these executions of one workflow, whatever their state, and lets their lanes go on. The caller holds the
+ * Removes these executions of one workflow, whatever their state, and lets their lanes continue. The caller holds the
  * workflow, the lanes and the executions. p_joins: how many joins of the workflow were closed with it.
  */
 export const remove: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`

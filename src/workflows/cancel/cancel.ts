@@ -1,6 +1,6 @@
 /**
- * Cancelling a workflow: from then on nothing of it runs. Executions that wait are deleted; attempts that run are told by
- * their signal, and their outcomes are refused; events of the workflow that are dispatched later run no handler. What has
+ * Cancelling a workflow: from then on nothing of it runs. Executions that wait are deleted; the signal of attempts that
+ * run aborts, and their outcomes are refused; events of the workflow that are dispatched later run no handler. What has
  * been done stays done, unless it is to be compensated (see `compensate.ts`).
  *
  *     active ──► cancelled                                     final: a second cancellation changes nothing

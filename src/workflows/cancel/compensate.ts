@@ -4,9 +4,9 @@
  *     compensating:  running attempts are stopped ─► all over, or expired ─► undo n ─► undo n-1 ─► … ─► compensated
  *                                                                              └─ fails for good ─► compensationFailed
  *
- * An attempt that runs when compensation begins is fenced off at once, but its code may still be at work: it is waited for,
- * until its worker says that the code has come to its end, or its time is over, or its worker is dead. Only then the first
- * undo is queued, so that an undo and the step it undoes never run side by side.
+ * An attempt that runs when compensation begins is fenced off at once, but its code may still run. Compensation waits until
+ * its worker confirms that the code has ended, its time is over, or its worker is dead. Only then the first undo is queued,
+ * so that an undo and the step it undoes never run at the same time.
  *
  * An undo is an execution like any other, with retries and a timeout of its own. Its end and the beginning of the next are
  * one transaction. One that fails for good ends the compensation: it is a dead letter, and those before it stay recorded.
@@ -25,7 +25,7 @@ import type { AttemptParts } from '../work/attempt.ts'
 import type { Claimed } from '../work/claim.ts'
 import type { OutcomeEnd } from '../work/outcome.ts'
 
-/** Counters of what is cancelled, whoever does it. */
+/** The owner of the counters of cancelled executions. */
 export const cancelOwner = 'cancellation'
 
 /** An attempt that is to stop, as stored. */
@@ -109,7 +109,7 @@ export async function nextUndo(log: Log, tx: Executor, correlationId: string, do
   ])
 }
 
-/** What an undo has come to. The event of the step it undoes is only what it emits something because of. */
+/** The outcome of an undo. The event of the step it undoes is the cause of the events it emits. */
 export async function undoOutcome(
   { log, limits }: AttemptParts,
   execution: Claimed,

@@ -1,10 +1,10 @@
 /**
- * Dead letters that somebody asked for become executions again: the same ones, for the newest version of their handler,
- * since a handler that was mended usually is a new version. In one transaction, under the rows of their workflows, a letter
- * goes from open to being retried and its execution is queued; who comes second finds it so and does nothing.
+ * Retries of dead letters that operators have requested. A retry is the same execution again, for the newest version of the
+ * handler, because a fixed handler usually is a new version. In one transaction, under the rows of their workflows, a dead
+ * letter changes from open to retrying and its execution is queued; a second worker finds nothing left to do.
  *
- * What becomes of the execution decides about the letter: completed it is closed, failed it is open again. A worker that
- * dies over it is taken over from as with any other execution.
+ * The outcome of the execution decides: completed, the dead letter is closed; failed, it is open again. If the worker dies,
+ * another takes over, as with every execution.
  */
 
 import { type Requested, type TakenForExecution, takeForExecutions } from '../../consumers/dead-letters/row.ts'
@@ -24,8 +24,8 @@ import { laneOf } from '../work/lanes.ts'
 const maxAtOnce = 100
 
 /**
- * Queues what is due of the handlers of these routes; returns how many, and when the next one is. Those of a handler that is
- * retired wait until it is not, and are in nobody's way.
+ * Queues the retries that are due, of the handlers of these routes; returns how many, and when the next one is due. Those of a
+ * retired handler wait until it is resumed.
  */
 export async function retryDeadLetters(
   log: Log,
@@ -50,7 +50,7 @@ export async function retryDeadLetters(
     order by d.position
     limit ${maxAtOnce}::integer`)
   const count = due.length === 0 ? 0 : await log.database.transaction(tx => retry(log, tx, owner, due))
-  // Those that come behind these at a given rate.
+  // Later ones, which were requested at a rate.
   const [next] = await log.database.run<{ next_in: number | null }>(sql`/* workflows.next_letter */
     select (extract(epoch from min(d.retry_at) - ${log.names.clock}(min(d.retry_at))) * 1000)::float8 as next_in
     from ${consumerNames(log).dead_letters} as d
@@ -85,7 +85,7 @@ async function retry(log: Log, tx: Transaction, owner: string, due: readonly Req
     if (state !== 'retrying')
       log.telemetry.log.info(
         { schema: log.schema, handler: handlerNameOf(consumer), eventId },
-        'a retry was dropped: its workflow is over',
+        'a retry was dropped, because its workflow is over',
       )
   const edited = retried.filter(({ is_edited: isEdited }) => isEdited)
   await forgetCalls(
@@ -94,7 +94,7 @@ async function retry(log: Log, tx: Transaction, owner: string, due: readonly Req
     edited.map(({ execution }) => execution),
   )
   const executions = retried.map(letter => executionOf(letter, newest.get(letter.consumer)!))
-  // Their branches have something under way again.
+  // Their branches are open again.
   const joined = await recountBranches(log, tx, owner, executions, 1)
   await enqueue(log, tx, owner, [...executions, ...joined])
   return executions.length
@@ -111,7 +111,7 @@ async function newestRoutes(log: Log, tx: Transaction, due: readonly Requested[]
   return new Map(rows.map(row => [row.consumer, routeOf(row)]))
 }
 
-/** Those that are still asked for. Of a workflow that is cancelled or undone by now, only the request is taken away. */
+/** Those that are still requested. Of a workflow that was cancelled or undone meanwhile, only the request is withdrawn. */
 async function take(log: Log, tx: Transaction, due: readonly Requested[]): Promise<TakenForExecution[]> {
   const isOver = fragment`exists (
         select
@@ -131,7 +131,7 @@ function executionOf(letter: TakenForExecution, { id: route, definition, kind }:
   return {
     ...{ id: execution, position, route, correlationId, isRetry: true, isUnkeyed: definition.keyed },
     lane: isLaned ? laneOf(handlerNameOf(letter.consumer), correlationId) : undefined,
-    // That of a join is called as the join is.
+    // The execution of a join has the id of the join.
     joinId: kind === 'join' ? execution : undefined,
   }
 }

@@ -42,7 +42,7 @@ export interface EventNode {
   readonly events: readonly EventNode[]
 }
 
-/** One execution. A root only if its event is not in the log any more. */
+/** One execution. A root only if its event is no longer in the log. */
 export interface HandlerNode {
   readonly kind: 'handler'
   readonly executionId: string

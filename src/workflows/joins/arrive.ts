@@ -3,11 +3,11 @@
  * that a join of the first three has exactly three however many come in one transaction.
  *
  *     open ──► closed      all that its policy asks for is there, or its time is over and what is there will do
- *          ──► failed      what its policy asks for can not come any more
+ *          ──► failed      the events that its policy needs can no longer come
  *          ──► expired     its time is over
  *          ──► cancelled   with its workflow
  *
- * It never opens again: what comes later is kept as late, and changes nothing.
+ * It never opens again: a later event is recorded as late, and changes nothing.
  */
 import type { Log } from '../../events/log.ts'
 import type { BatchPlace } from '../envelope.ts'
@@ -54,7 +54,7 @@ export function arrive(log: Log, join: Join, place: BatchPlace, position: number
   }
   if (known === 'arrived' || known === 'late') return
   if (join.state !== 'open') {
-    log.telemetry.log.info({ ...about, state: join.state }, 'an event came to its join too late')
+    log.telemetry.log.info({ ...about, state: join.state }, 'an event arrived at its join too late')
     // A join that has run keeps what it has run with; one that failed can still be given what it lacked.
     if (known === undefined || join.state !== 'closed') write(join, place.index, 'late', position)
     return
@@ -66,7 +66,7 @@ export function arrive(log: Log, join: Join, place: BatchPlace, position: number
   closeIfDue(join, position)
 }
 
-/** A branch that came to its end. Nothing, if an event of it has arrived. */
+/** A branch has ended. That changes nothing if an event of it has arrived. */
 export function endBranch(join: Join, { index, size, isFailed, position }: EndedBranch): void {
   if (join.state !== 'open' || size !== join.size) return
   const known = join.entries.get(index)

@@ -1,9 +1,9 @@
 /**
- * Branches: what grows from one event of a batch. Of each it is known how much of it is under way: events that were emitted
- * and not yet dispatched, executions, joins inside of it that are open. At nothing it has ended.
+ * Branches: everything that follows from one event of a batch. Each counts what is open in it: events that were emitted and
+ * not yet dispatched, executions, open joins of batches inside of it. With nothing open it has ended.
  *
- * What a nested batch does counts in the branch around it too, at every level. Changes of one transaction are summed up
- * first: what takes one thing away and adds another, as most steps do, writes nothing.
+ * A nested batch counts in the branch around it, too, at every level. Changes of one transaction are summed up first: a step
+ * that ends one thing and begins another, as most do, writes nothing.
  */
 
 import type { Executor } from '../../database/database.ts'
@@ -22,13 +22,13 @@ export interface BranchChange extends Cause {
   readonly batchId: string
   readonly index: number
   readonly size: number
-  /** How much more, or less, is under way. */
+  /** How much more, or less, is open in it. */
   readonly change: number
   /** Whether an execution was dead-lettered in it; then the position is that of its event. */
   readonly isFailed: boolean
 }
 
-/** A branch with nothing under way. */
+/** A branch with nothing open. */
 export interface EndedBranch extends Cause {
   readonly batchId: string
   readonly index: number
@@ -36,7 +36,7 @@ export interface EndedBranch extends Cause {
   readonly isFailed: boolean
 }
 
-/** The sum of what happened to branches. */
+/** The sum of the changes, by branch. */
 export type BranchChanges = Map<string, BranchChange>
 
 export function branchKey({ batchId, index, correlationId }: Omit<EndedBranch, keyof Cause> & Cause): string {
@@ -68,23 +68,23 @@ export function addChange(
   }
 }
 
-/** Returns the branches that have ended by it. The caller holds their workflows. */
+/** Returns the branches that have ended with it. The caller holds their workflows. */
 export async function storeBranches(log: Log, tx: Executor, changes: BranchChanges): Promise<EndedBranch[]> {
-  const told = [...changes.values()].filter(({ change, isFailed }) => change !== 0 || isFailed)
-  if (told.length === 0) return []
+  const changed = [...changes.values()].filter(({ change, isFailed }) => change !== 0 || isFailed)
+  if (changed.length === 0) return []
   const rows = await tx.runArrays(sql`/* workflows.branches */
     with moved as (
       insert into ${workflowNames(log).workflow_branches} as b
         (batch_id, index, correlation_id, size, position, open, outcome)
       select u.batch_id, u.index, u.correlation_id, u.size, u.position, u.change, u.outcome
       from unnest(
-        ${told.map(each => each.batchId)}::uuid[],
-        ${told.map(each => each.index)}::integer[],
-        ${told.map(each => each.correlationId)}::text[],
-        ${told.map(each => each.size)}::integer[],
-        ${told.map(each => each.position)}::bigint[],
-        ${told.map(each => each.change)}::integer[],
-        ${told.map(each => (each.isFailed ? 'failed' : null))}::text[])
+        ${changed.map(each => each.batchId)}::uuid[],
+        ${changed.map(each => each.index)}::integer[],
+        ${changed.map(each => each.correlationId)}::text[],
+        ${changed.map(each => each.size)}::integer[],
+        ${changed.map(each => each.position)}::bigint[],
+        ${changed.map(each => each.change)}::integer[],
+        ${changed.map(each => (each.isFailed ? 'failed' : null))}::text[])
         as u(batch_id, index, correlation_id, size, position, change, outcome)
       on conflict (batch_id, index, correlation_id) do update
       set open = greatest(0, b.open + excluded.open),
@@ -96,7 +96,7 @@ export async function storeBranches(log: Log, tx: Executor, changes: BranchChang
     where open <= 0`)
   return rows.map(row => {
     const branch = endedOf(row)
-    // What ended it is what the reader is told of; of a failed one that is what failed.
+    // The position of a branch that ended is that of its last event, of a failed one that of the event that failed.
     return branch.isFailed ? branch : { ...branch, position: changes.get(branchKey(branch))!.position }
   })
 }

@@ -125,7 +125,7 @@ export function batchesOf({ event, join }: Pick<Claimed, 'event' | 'join'>): rea
   return join?.outer ?? (event === undefined ? [] : envelopeOf(event).batches)
 }
 
-/** The place of emitted events, and what tells their ids apart: one event can close several joins of one handler. */
+/** The place of emitted events, and what makes their ids unique: one event can close several joins of one handler. */
 export function placeOf(execution: Claimed): Pick<Emitter, 'batches' | 'about'> {
   const { join } = execution
   return { batches: batchesOf(execution), ...(join === undefined ? {} : { about: `join ${join.id}` }) }

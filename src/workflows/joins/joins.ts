@@ -110,7 +110,7 @@ export async function moveBatches(
   return { joined: await storeJoins(log, tx, [...joins.values()]), isTimed }
 }
 
-/** The same for a batch and a handler, whatever its version. The batch's time goes first, as in all ids that are made so. */
+/** The same for a batch and a handler, in every version of it. The time of the batch comes first, as in all derived ids. */
 export function joinId(correlationId: string, batchId: string, handler: string): string {
   const at = new Date(Number.parseInt(batchId.slice(0, 8) + batchId.slice(9, 13), 16))
   return derivedId(at, 'join', correlationId, batchId, handler)

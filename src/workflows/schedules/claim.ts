@@ -1,6 +1,6 @@
 /**
- * Claiming what is due: one statement, decided by the database's clock, and by the row alone. Whoever has the row's fence is
- * the only one who can end the run; the claim is free again when it has expired, or when its worker is gone.
+ * Claiming schedules that are due: one statement, decided by the database's clock and the row alone. Only the holder of the
+ * row's fence can end the run; the claim is free again when it has expired, or when its worker is dead.
  */
 import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
@@ -19,7 +19,7 @@ export interface ClaimedSchedule {
   /** The database's time at the claim. */
   readonly now: Date
   readonly isManual: boolean
-  /** Whether somebody has begun with this due time, and did not come to its end. */
+  /** Whether a run of this due time has begun and not ended. */
   readonly isBegun: boolean
   /** Whether this due time was run before. */
   readonly isDone: boolean
@@ -27,7 +27,7 @@ export interface ClaimedSchedule {
 
 export interface ScheduleClaim {
   readonly owner: string
-  /** Those that have no run under way here: a claim of ours on them is one whose answer never came. */
+  /** Those that do not run here: a claim of ours on them is one whose answer was lost. */
   readonly names: readonly string[]
   readonly limit: number
 }
@@ -37,7 +37,7 @@ const graceMs = 10_000
 
 /** Runs asked for by hand come first. */
 export async function claimSchedules(log: Log, { owner, names, limit }: ScheduleClaim): Promise<ClaimedSchedule[]> {
-  const sign = log.database.soleUser ?? null
+  const opening = log.database.soleUser ?? null
   const rows = await log.database.run<ClaimedRow>(sql`/* workflows.claim_schedules */
     with due as (
       select s.name, s.begun_at
@@ -52,7 +52,7 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
             select
             from ${workflowNames(log).workflow_workers} as w
             where w.owner = s.owner))
-          or (${sign}::text is not null and split_part(s.owner, '/', 1) <> ${sign}::text))
+          or split_part(s.owner, '/', 1) <> ${opening}::text)
       order by least(s.next_at, s.triggers[1])
       limit ${limit}::integer
       for update of s skip locked)
@@ -94,7 +94,7 @@ function claimedOf({ name, fence, definition, next_at, trigger_at, now, begun, d
   return { ...about, dueAt: next_at!, isManual: false, isBegun: begun, isDone: done }
 }
 
-/** Goes to another due time than the one claimed; undefined if it is somebody else's by now. */
+/** Changes the due time of a claim; undefined if the claim was lost. */
 export async function moveClaim(log: Log, claimed: ClaimedSchedule, dueAt: Date): Promise<ClaimedSchedule | undefined> {
   const [row] = await log.database.run<{ done: boolean }>(sql`/* workflows.move_schedule */
     update ${workflowNames(log).workflow_schedules} as s
@@ -112,7 +112,7 @@ export async function moveClaim(log: Log, claimed: ClaimedSchedule, dueAt: Date)
   return row === undefined ? undefined : { ...claimed, dueAt, isDone: row.done }
 }
 
-/** Leaves it to be claimed again in a moment, by whoever comes. */
+/** Releases the claim: any worker may claim it again in a moment. */
 export async function releaseClaim(log: Log, { name, fence }: ClaimedSchedule): Promise<void> {
   await log.database.run(sql`/* workflows.release_schedule */
     update ${workflowNames(log).workflow_schedules}

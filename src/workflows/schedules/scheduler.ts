@@ -1,4 +1,4 @@
-/** Runs schedules on behalf of workers: begins what is due, sees each run to its end, waits for them when a worker stops. */
+/** Runs schedules on behalf of workers: begins runs that are due, stores their ends, and waits for them when a worker stops. */
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { abortable, settledWithin, sleep } from '../../core/lifecycle.ts'
@@ -22,7 +22,7 @@ export interface SchedulerParts {
 /** The worker on whose behalf schedules are run. */
 export interface ScheduleWorker {
   readonly owner: string
-  /** Has the worker look again after so long, at the latest. */
+  /** The worker looks again within `ms`. */
   lookIn(ms: number): void
 }
 
@@ -30,9 +30,9 @@ export interface Scheduler {
   add(schedule: Schedule): void
   /** Whether the code of this schedule is here. */
   has(name: string): boolean
-  /** Those that can be begun here: they are stored, their code is here, and no run of them is under way here. */
+  /** Those that can begin here: they are stored, their code is here, and they do not run here already. */
   names(): readonly string[]
-  /** Stores what is not yet. */
+  /** Stores those that are not stored yet. */
   register(): Promise<void>
   /** Begins runs that are due, and returns when to look again. */
   begin(worker: ScheduleWorker): Promise<number>
@@ -42,7 +42,7 @@ export interface Scheduler {
 
 /** The most runs at once in one store. */
 const maxAtOnce = 16
-/** How soon to look again when somebody else was faster: it may be free again. */
+/** How soon to look again if another worker has claimed it first: it may be free again. */
 const missedClaimMs = 25
 const retryBackoff = { baseMs: 50, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
@@ -82,7 +82,7 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
       const claims = await claimSchedules(log, { owner: worker.owner, names: names(), limit })
       for (const claimed of claims) {
         running.add(claimed.name)
-        const run = carryOut(claimed, worker, runs).finally(() => runs.all.delete(run))
+        const run = runWhileDue(claimed, worker, runs).finally(() => runs.all.delete(run))
         runs.all.add(run)
       }
       return claims.length === 0 ? missedClaimMs : 0
@@ -103,30 +103,30 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
     return known
   }
 
-  /** This run, and those that have come due meanwhile. */
-  async function carryOut(first: ClaimedSchedule, { owner, lookIn }: ScheduleWorker, runs: Runs): Promise<void> {
+  /** Runs it, and again while it is due. */
+  async function runWhileDue(first: ClaimedSchedule, { owner, lookIn }: ScheduleWorker, runs: Runs): Promise<void> {
     let inMs: number | undefined = 0
     try {
       for (
-        let claimed: ClaimedSchedule | undefined = first, isGoingOn = false;
+        let claimed: ClaimedSchedule | undefined = first, isContinued = false;
         claimed !== undefined;
-        isGoingOn = true
+        isContinued = true
       ) {
-        inMs = await runOne(claimed, isGoingOn, runs.over.signal)
+        inMs = await runOne(claimed, isContinued, runs.over.signal)
         if (inMs === undefined || inMs > 0 || runs.isDraining) break
         ;[claimed] = await claimSchedules(log, { owner, names: [claimed.name], limit: 1 })
       }
     } catch (error) {
       if (!runs.over.signal.aborted)
-        log.telemetry.log.error({ schema: log.schema, schedule: first.name, error }, 'a schedule could not be run')
+        log.telemetry.log.error({ schema: log.schema, schedule: first.name, error }, 'a schedule could not run')
     }
     running.delete(first.name)
     if (inMs !== undefined && !runs.isDraining) lookIn(Math.max(0, inMs))
   }
 
   /** Returns when the schedule is due next; undefined if that is not known, or never. */
-  async function runOne(first: ClaimedSchedule, isGoingOn: boolean, over: AbortSignal): Promise<number | undefined> {
-    const chosen = await chosenRun(first, isGoingOn)
+  async function runOne(first: ClaimedSchedule, isContinued: boolean, over: AbortSignal): Promise<number | undefined> {
+    const chosen = await chosenRun(first, isContinued)
     if (chosen === undefined) return 0
     const { claimed, isSkipped } = chosen
     const nextAt = claimed.isManual ? undefined : dueTimes(claimed.definition).next(claimed.dueAt)
@@ -138,19 +138,19 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
           : await runSchedule(log, parts.limits, schedules.get(claimed.name)!, claimed, over)
       return await store(claimed, nextAt, ended, over)
     } catch (error) {
-      // Nothing is known against the schedule: it is left to whoever comes next.
+      // That says nothing about the schedule: another worker may claim it.
       if (!over.aborted) await releaseClaim(log, claimed).catch(() => {})
       throw error
     }
   }
 
-  /** What was begun is ended, and what is being caught up with was chosen before. */
+  /** A run that was begun is not chosen again, nor one of a series of missed times. */
   async function chosenRun(
     claimed: ClaimedSchedule,
-    isGoingOn: boolean,
+    isContinued: boolean,
   ): Promise<{ claimed: ClaimedSchedule; isSkipped: boolean } | undefined> {
     const { definition, dueAt, now } = claimed
-    if (claimed.isManual || claimed.isBegun || (isGoingOn && definition.missed === 'all'))
+    if (claimed.isManual || claimed.isBegun || (isContinued && definition.missed === 'all'))
       return { claimed, isSkipped: false }
     const choice = await chooseDue(dueTimes(definition), definition.missed, dueAt, now)
     if (choice.dueAt.getTime() === dueAt.getTime()) return { claimed, isSkipped: choice.isSkipped }
@@ -159,7 +159,7 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
     return moved && { claimed: moved, isSkipped: choice.isSkipped }
   }
 
-  /** A database that is away is waited for; what it refuses to store has failed. */
+  /** Waits while the database is away. A run whose events are refused has failed. */
   async function store(
     claimed: ClaimedSchedule,
     nextAt: Date | undefined,

@@ -128,7 +128,7 @@ function oneTime(at: Date): DueTimes {
 /**
  * - `'once'`: one run for all that were missed, at the latest of them.
  * - `'all'`: one run for each, the oldest first; of more than a thousand only the newest thousand.
- * - `'skip'`: none; it goes on with the next one.
+ * - `'skip'`: none; it continues with the next due time.
  */
 export type Missed = 'once' | 'all' | 'skip'
 
@@ -150,22 +150,22 @@ const pageSize = 50
 export async function chooseDue(times: DueTimes, missed: Missed, dueAt: Date, now: Date): Promise<Choice> {
   const next = times.next(dueAt)
   const latest = next === undefined || next > now ? dueAt : times.latest(dueAt, now)
-  if (missed === 'all') return { dueAt: await oldestKept(times, dueAt, latest), isSkipped: false }
+  if (missed === 'all') return { dueAt: await oldestWithin(times, dueAt, latest), isSkipped: false }
   const isLate = now.getTime() - latest.getTime() > toleranceMs
   return { dueAt: latest, isSkipped: missed === 'skip' && isLate }
 }
 
 /** Looked for from the end, and in pages: a due time of a cron expression takes a quarter of a millisecond to find. */
-async function oldestKept(times: DueTimes, dueAt: Date, latest: Date): Promise<Date> {
+async function oldestWithin(times: DueTimes, dueAt: Date, latest: Date): Promise<Date> {
   let oldest = latest
-  for (let kept = 1; oldest > dueAt && kept < maxCaughtUp; ) {
-    const page = times.before(oldest, Math.min(pageSize, maxCaughtUp - kept))
+  for (let found = 1; oldest > dueAt && found < maxCaughtUp; ) {
+    const page = times.before(oldest, Math.min(pageSize, maxCaughtUp - found))
     for (const at of page) {
       if (at <= dueAt) return dueAt
       oldest = at
     }
     if (page.length === 0) return dueAt
-    kept += page.length
+    found += page.length
     await new Promise(resolve => setImmediate(resolve))
   }
   return oldest

@@ -4,7 +4,7 @@
  * The ends of calls are delivered to a run one at a time, each after everything that the run did because of the one before;
  * so the same ends in the same order lead to the same calls. Both orders are recorded, that of the calls (`ordinal`) and
  * that of the ends (`turn`): a run that is repeated gets the recorded ends in that order, and makes the same calls, or else
- * its code has changed (`NonDeterministic`). Parallel steps are no exception.
+ * its code has changed (`NonDeterministic`). That holds for parallel steps, too.
  *
  * A new attempt may leave that track: calls that had failed, or had not ended, are made again, and may end otherwise or at
  * another time. From there on calls are known by kind and name alone, and their orders are a new track.

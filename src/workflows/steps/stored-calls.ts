@@ -6,7 +6,7 @@
  * The calls of an execution that has failed for good stay: when its dead letter is retried, those that had ended answer
  * from memory, as in any other retry, so no customer is charged twice. Only their kind and name count then, not their place
  * in the order of calls, because the code has usually been fixed meanwhile. Calls that failed, or waited, are deleted. With
- * edited data every step runs again: results for other data are no answer.
+ * edited data every step runs again: results for other data do not count.
  */
 import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor } from '../../database/database.ts'

@@ -8,8 +8,8 @@
  *                         ├── waits for a timer, a signal, a child ─────────────────────► suspended
  *                         └── the worker stops, or another one has taken over ──────────► released
  *
- * Code that has not returned in time, or was taken over, is left to itself: nothing it still does counts. The worker is
- * told which code that is, because a compensation waits for its end.
+ * Code that has not returned in time, or was taken over, is left to itself: nothing it still does counts. The worker learns
+ * which code that is (`leave`), because a compensation waits for its end.
  */
 import { describeError } from '../../consumers/run/failure.ts'
 import { Cutoff } from '../../core/cutoff.ts'

@@ -39,8 +39,8 @@ export const hold: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })
 /**
  * Completes attempts.
  *
- * - p_kinds: done (the row is deleted), retry (delayed), suspend (until woken, or due), release (given back, perhaps for
- *   later), park (until an operator resumes it), crash (its worker is gone: given back). Suspended, released and parked
+ * - p_kinds: done (the row is deleted), retry (delayed), suspend (until woken, or due), release (ready again, perhaps
+ *   later), park (until an operator resumes it), crash (its worker is dead: ready again). Suspended, released and parked
  *   attempts do not count.
  * - p_recorded, p_outcomes: the kind and outcome of the line in the activity. p_delays: in milliseconds, null for until woken.
  *   p_results, p_errors: a JSON array each, or null.

@@ -8,7 +8,7 @@
  * Guarantees:
  * - An outcome counts only under the fence of its attempt. If another worker has taken over, nothing of it is stored.
  * - An attempt that breaks its batch is completed alone: its neighbours are not affected.
- * - While the database is away an outcome is kept and sent again, because the work it stands for has been done.
+ * - While the database is away an outcome waits and is sent again, because the work it stands for has been done.
  *
  * What can fail: the emitted events are refused, or the writes fail. The attempt then fails with that error, and its
  * retry policy decides.
@@ -140,7 +140,7 @@ function isPassing(error: unknown, tries: number): boolean {
 
 const maxIdleCuts = 3
 
-/** The server cuts off a transaction that is idle for longer than a lease: a worker that stopped must block nobody. */
+/** The server cuts off a transaction that is idle for longer than a lease: a worker that stopped must not block others. */
 export function idleLimit(leaseMs: number): { readonly idleMs: number } & TransactionOptions {
   return { idleMs: Math.max(1_000, leaseMs) }
 }
@@ -284,7 +284,7 @@ async function storeOutcomes(
     activity === 'completed' ? (attemptResult(emitted) ?? null) : null,
   )
   const hasErrors = outcomes.some(({ error }) => error !== undefined)
-  const [row] = await executor.runArrays(sql`/* workflows.finish */
+  const [row] = await executor.runArrays(sql`/* workflows.complete */
     select accepted, begun
     from ${workflowNames(log).workflow_complete}(
       p_owner => ${owner}::text,

@@ -153,7 +153,7 @@ export const duties: readonly Duty[] = [
     async run({ log }, { items }) {
       let count = 0
       for (const owner of items) count += await rescueWorker(log, owner)
-      // Of its attempts that were to stop, only the absence of their worker tells that they are over.
+      // Its attempts that were to stop are over because their worker is dead.
       return count + (await rescueExpired(log))
     },
   },

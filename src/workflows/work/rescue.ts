@@ -161,7 +161,7 @@ export async function releaseForgotten(
 
 /**
  * Attempts that have outlasted their time although their worker is alive: it is stuck, or has forgotten them. And attempts
- * that were told to stop and whose worker is gone.
+ * that were to stop and whose worker is dead.
  */
 export async function rescueExpired(log: Log): Promise<number> {
   const names = workflowNames(log)

@@ -92,7 +92,7 @@ async function start(options: WorkerOptions): Promise<Work> {
     clock: systemClock,
     ids: uuidv7Ids({ clock: systemClock }),
     telemetry: openTelemetry(undefined),
-    definitions: { schemas: new Map() },
+    schemas: new Map(),
     upcasters: upcasters([]),
     inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,

@@ -107,7 +107,8 @@ async function showLive(opened: Opened, after: number, live: Live): Promise<void
 }
 
 async function showEvents({ store }: Opened, after: number, { out, signal }: Live): Promise<void> {
-  for await (const event of store.events.tail({ after, signal })) out.line({ event }, style => eventLine(style, event))
+  for await (const event of store.events.tail({ from: after, signal }))
+    out.line({ event }, style => eventLine(style, event))
 }
 
 async function showFailures({ store }: Opened, { out, signal }: Live): Promise<void> {

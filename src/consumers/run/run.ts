@@ -1,6 +1,17 @@
 /**
- * Consumers without a daemon: one batch at a time, or until nothing is left. The lease is taken and given back each time,
- * so ticks of several processes, and daemons, keep out of each other's way.
+ * Running a consumer: reading the log, applying pages, and what happens when an event fails.
+ *
+ *     follow ──► feed: the next page after the checkpoint ──► batch: apply it, save the checkpoint, one transaction
+ *                                                               │ failed: event by event, as the failure policy says
+ *                                                               └─► retry with backoff · dead letter · skip · stop
+ *
+ * Guarantees:
+ * - The writes of a batch and its checkpoint are one transaction, under the fence of the lease; the checkpoint is written last.
+ * - An event that fails undoes its own writes only: the events before it are kept, and the checkpoint waits before it.
+ * - A lost lease rolls the batch back (`LeaseLost`); the new holder continues from the last checkpoint.
+ *
+ * Here: a consumer run by hand, one batch at a time or until nothing is left. The lease is taken and released each time, so
+ * calls of several processes do not get in each other's way.
  */
 
 import { isRillflowError } from '../../core/errors.ts'
