@@ -17,7 +17,7 @@ test('users can import these names and no others', async () => {
     './patch': words('append increment insert remove rename set unset'),
     './query': words(queries),
     './testing': [
-      ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'temporaryStore'],
+      ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'testStore'],
     ],
   })
 })

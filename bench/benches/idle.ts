@@ -57,7 +57,7 @@ async function withDaemon(server: BenchServer, consumers: number, whileIdle: () 
   for (let n = 0; n < consumers; n++) await store.projections.register(ordersProjection(`orders-${n}`))
   await store.schema.sync()
   await store.consumers.runUntilIdle()
-  await using daemon = await store.start()
+  await using _ = await store.start()
   await whileIdle()
 }
 

@@ -1,13 +1,13 @@
 /**
- * The end of a month: every customer is billed, some pay late, one not at all, and the month is closed when all of them
- * are settled.
+ * The end of a month. Every customer is billed, some pay late, one never pays, and the month is closed when every invoice is
+ * settled.
  *
  *     npx tsx examples/billing-workflow/billing-workflow.ts
  *
  *     MonthEnded ─► bill ─► InvoiceDue, one each ─► collect ─► InvoiceSettled, one each ─► close ─► MonthClosed
  *                                                     └─ charge · remind · wait for a payment · suspend
  *
- * What takes weeks in life takes a second here; nothing else would be different. The store is in memory.
+ * Waits that would take weeks take seconds here; nothing else would be different. The store is in memory.
  */
 import { batch, defineEvents, defineHandler, defineJoin, openStore } from 'rillflow'
 
@@ -19,49 +19,49 @@ type BillingEvent =
   | { type: 'MonthClosed'; data: { paid: string[]; suspended: string[] } }
 
 const events = defineEvents<BillingEvent>()
-const patienceMs = 3_000 // two weeks, say
+const patienceMs = 3_000 // in real life: two weeks
 const asked = new Set<string>()
 
-// Fan-out: an invoice for each customer, in one transaction with the end of this handler.
+// Fan-out: an invoice for each customer, in one transaction with the completion of this handler.
 const bill = defineHandler('bill', {
   events,
   on: 'MonthEnded',
   emits: ['InvoiceDue'],
-  run: ({ data }, { emit }) => {
+  run({ data }, { emit }) {
     console.log(`${data.month} has ended: ${data.customers.length} invoices`)
     return batch(data.customers.map(customer => emit('InvoiceDue', { customer, cents: 4200 })))
   },
 })
 
-// One invoice, from the card to the last consequence. It may be retried and moved between processes at any line: steps
-// are remembered, and a wait holds nobody up.
+// One invoice, from the charge to the last consequence. It may be retried or moved to another process at any line: steps are
+// recorded, and a wait occupies no process.
 const collect = defineHandler('collect', {
   events,
   on: 'InvoiceDue',
+  emits: ['InvoiceSettled'],
   retries: 3,
   backoff: { baseMs: 50 },
-  emits: ['InvoiceSettled'],
-  run: async ({ data: { customer, cents } }, ctx) => {
-    const settled = (outcome: 'paid' | 'suspended') => ctx.emit('InvoiceSettled', { customer, outcome })
-    const isCharged = await ctx.step('charge', () => chargeCard(customer, cents, ctx.executionId))
+  async run({ data: { customer, cents } }, { step, waitForEvent, emit, executionId }) {
+    const settled = (outcome: 'paid' | 'suspended') => emit('InvoiceSettled', { customer, outcome })
+    const isCharged = await step('charge', () => chargeCard(customer, cents, executionId))
     if (isCharged) return settled('paid')
 
-    await ctx.step('remind', () => console.log(`${customer}: a reminder goes out`))
-    const payment = await ctx.waitForEvent('PaymentMade', { match: { customer }, timeoutMs: patienceMs })
+    await step('remind', () => console.log(`${customer}: a reminder goes out`))
+    const payment = await waitForEvent('PaymentMade', { match: { customer }, timeoutMs: patienceMs })
     if (payment !== undefined) {
       console.log(`${customer}: has paid by ${payment.data.by}`)
       return settled('paid')
     }
-    await ctx.step('suspend', () => console.log(`${customer}: is suspended`))
+    await step('suspend', () => console.log(`${customer}: is suspended`))
     return settled('suspended')
   },
 })
 
-// The join closes exactly once, when every branch of the batch has come to its end.
+// The join runs once, when every invoice of the batch is settled.
 const close = defineJoin('close', {
   events,
   on: 'InvoiceSettled',
-  run: (invoices, { emit }) => {
+  run(invoices, { emit }) {
     const customers = (outcome: string) =>
       invoices.filter(({ data }) => data.outcome === outcome).map(({ data }) => data.customer)
     return emit('MonthClosed', { paid: customers('paid'), suspended: customers('suspended') })
@@ -69,10 +69,10 @@ const close = defineJoin('close', {
 })
 
 await using store = await openStore({ memory: true, events, handlers: [bill, collect], joins: [close] })
-await using _ = await store.start()
+await using _runner = await store.start()
 const month = await store.workflows.publish('MonthEnded', { month: 'May', customers: ['Ada', 'Bo', 'Cleo', 'Dev'] })
 
-// Bo pays as soon as the invoice is there. Whether anybody waits for that yet does not matter.
+// Bo pays as soon as the invoice exists. The payment is found even if the handler starts to wait for it later.
 await month.waitForEvent('InvoiceDue')
 await month.signal('PaymentMade', { customer: 'Bo', by: 'bank transfer' })
 
@@ -81,10 +81,9 @@ const { state } = await month.waitUntilSettled()
 console.log(`The month is closed (${state}): ${data.paid.join(', ')} paid; suspended: ${data.suspended.join(', ')}`)
 
 const failed = await store.workflows.attempts({ correlationId: month.correlationId, outcome: 'failed' })
-for (const { handler, error } of failed.items)
-  console.log(`On the way ${handler} failed: ${error?.message}. It was tried again.`)
+for (const { handler, error } of failed.items) console.log(`${handler} failed: ${error?.message}. It was tried again.`)
 
-/** The bank: it refuses some cards, and does not answer at first when it is Dev's turn. */
+/** The bank. It refuses some cards, and does not answer the first call for Dev. */
 function chargeCard(customer: string, cents: number, idempotencyKey: string): boolean {
   if (customer === 'Dev' && !asked.has(idempotencyKey)) {
     asked.add(idempotencyKey)

@@ -1,11 +1,11 @@
 /**
- * A till in one file: a script that remembers. Each run sells something, and knows all that was sold before.
+ * A till in one file: a script with a memory. Each run sells something and reports everything that was sold before.
  *
  *     npx tsx examples/embedded-script/embedded-script.ts            a cup of tea
  *     npx tsx examples/embedded-script/embedded-script.ts cake 2     two pieces of cake
  *
- * The store is a PostgreSQL inside this process, in .rillflow beside this file (or where RILLFLOW_FOLDER says), so the
- * command line can look at it afterwards: node dist/cli/cli.js streams list --folder examples/embedded-script/.rillflow
+ * The store is a PostgreSQL inside this process. Its data is in .rillflow next to this file, or in RILLFLOW_FOLDER. Afterwards
+ * the command line can open it: node dist/cli/cli.js streams list --folder examples/embedded-script/.rillflow
  */
 import { fileURLToPath } from 'node:url'
 import { defineAggregate, defineEvents, openStore } from 'rillflow'
@@ -17,16 +17,18 @@ type TillEvent =
   | { type: 'Filled'; data: { pieces: number } }
   | { type: 'Sold'; data: { pieces: number; cents: number } }
 
-// What is on the shelf follows from what happened to it; nothing is sold that is not there.
+// The state of the shelf follows from its events. An empty shelf is filled before anything is sold.
 const events = defineEvents<TillEvent>()
 const Shelf = defineAggregate('shelf', {
   events,
   initial: () => ({ left: 0, cents: 0 }),
-  evolve: ({ left, cents }, { type, data }) =>
-    type === 'Filled' ? { left: left + data.pieces, cents } : { left: left - data.pieces, cents: cents + data.cents },
-  decide({ sell, price }: { sell: number; price: number }, { left }): TillEvent[] {
-    const sold: TillEvent = { type: 'Sold', data: { pieces: sell, cents: sell * price } }
-    return left >= sell ? [sold] : [{ type: 'Filled', data: { pieces: 10 } }, sold]
+  evolve: {
+    Filled: (shelf, { data }) => ({ ...shelf, left: shelf.left + data.pieces }),
+    Sold: (shelf, { data }) => ({ left: shelf.left - data.pieces, cents: shelf.cents + data.cents }),
+  },
+  decide({ sell, price }: { sell: number; price: number }, { left }) {
+    const sold = events.create('Sold', { pieces: sell, cents: sell * price })
+    return left >= sell ? [sold] : [events.create('Filled', { pieces: 10 }), sold]
   },
 })
 
@@ -37,7 +39,7 @@ if (price === undefined || !/^[1-9]$/.test(count)) {
 }
 
 const folder = process.env.RILLFLOW_FOLDER ?? fileURLToPath(new URL('.rillflow', import.meta.url))
-await using store = await openStore({ folder, events })
+await using store = await openStore({ folder, events, aggregates: [Shelf] })
 const { state } = await store.handle(Shelf, `shelf-${product}`, { sell: Number(count), price })
 console.log(`${count} × ${product}: ${euros(Number(count) * price)}. ${state.left} left on the shelf.`)
 

@@ -1,10 +1,10 @@
 /**
- * Two shops in one database that know nothing of each other.
+ * Two shops in one database that cannot see each other.
  *
  *     npx tsx examples/multi-tenant/multi-tenant.ts
  *
- * Each is a tenant: a schema of its own. Requests say whose turn it is, one daemon works for all, and a shop that leaves
- * takes its data along. Everything is in memory here, and gone at the end.
+ * Each shop is a tenant with a schema of its own. The request decides which tenant is current, one runner works for all of
+ * them, and a shop that leaves takes its data along. Everything is in memory here.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -14,7 +14,7 @@ import { defineDocumentProjection, defineEvents, isRillflowError, openStore } fr
 
 const events = defineEvents<{ type: 'OrderPlaced'; data: { product: string; cents: number } }>()
 
-/** What each product has earned. */
+/** The earnings of each product. */
 const earnings = defineDocumentProjection('earnings', {
   events,
   identity: event => event.data.product,
@@ -26,13 +26,13 @@ const requests = new AsyncLocalStorage<{ tenant: string }>()
 await using store = await openStore({
   memory: true,
   events,
+  projections: [earnings],
   tenancy: 'schema',
   tenant: () => requests.getStore()?.tenant,
-  register: shop => shop.projections.register(earnings),
 })
 for (const name of ['tea-house', 'book-shop']) await store.tenants.ensure(name)
 
-/** As a web server would call it: it knows the shop from the request, the code below it does not have to. */
+/** A web server calls it like this: it knows the shop from the request, and the code below does not have to. */
 function request(tenant: string, product: string, cents: number): Promise<void> {
   return requests.run({ tenant }, () => placeOrder(product, cents))
 }
@@ -42,36 +42,36 @@ async function placeOrder(product: string, cents: number): Promise<void> {
   console.log(`${requests.getStore()!.tenant.padEnd(9)}  order ${version} of the day: ${product}`)
 }
 
-// The same stream, the same positions, the same read model: and yet nothing is mixed up.
+// The same stream, the same positions, the same read model, and nothing is mixed up.
 await request('tea-house', 'teapot', 2900)
 await request('book-shop', 'teapot', 990) // a book of that title
 await request('tea-house', 'teapot', 2900)
 
-// Whoever forgets to say whose turn it is gets nobody's data.
+// A call without a tenant is refused. It never reaches the data of another one.
 await placeOrder('teapot', 1).catch(error => {
   if (!isRillflowError(error, 'tenant_required')) throw error
-  console.log(`(nobody)   ${error.code}`)
+  console.log(`(none)     ${error.code}`)
 })
 
-// One daemon for all tenants, also those that come later.
+// One runner for all tenants, also for tenants that are added later.
 await using _runner = await store.start({ tenants: 'all' })
 for (const name of ['tea-house', 'book-shop']) {
   const shop = store.tenant(name)
-  await shop.consumers.waitFor('earnings', await shop.events.head())
+  await shop.consumers.waitFor(earnings, await shop.events.head())
   const { orders, cents } = (await shop.documents(earnings).get('teapot'))!.data
   console.log(`${name}: ${orders} × teapot, ${(cents / 100).toFixed(2)} €`)
 }
 
-// The book shop leaves, with all it has, as text; the tea house does not notice.
+// The book shop leaves with its data, as text. The tea house is not affected.
 const place = await mkdtemp(join(tmpdir(), 'shops-'))
-const output = join(place, 'book-shop')
-const { position } = await store.tenants.export('book-shop', { output })
+const folder = join(place, 'book-shop')
+const { position } = await store.tenants.export('book-shop', { output: folder })
 await store.tenants.drop('book-shop', { force: true })
 console.log(`The book shop has left with its log up to ${position}.`)
-console.log('Left:', (await store.tenants.list()).map(({ tenant }) => tenant).join(', '))
+console.log('Left:', (await store.tenants.list()).items.map(({ tenant }) => tenant).join(', '))
 
-// And comes back, under another name.
-await store.tenants.import({ input: output, tenant: 'book-cellar' })
+// It comes back under another name.
+await store.tenants.import({ input: folder, tenant: 'book-cellar' })
 const [order] = await store.tenant('book-cellar').events.readAll().toArray()
-console.log(`The book cellar still knows: ${order?.data.product} for ${order?.data.cents} cents.`)
+console.log(`The book cellar still has its order: ${order?.data.product} for ${order?.data.cents} cents.`)
 await rm(place, { recursive: true })

@@ -1,17 +1,17 @@
-/** Waiting until all that was appended is in the read models. */
+/** Waits until every appended event is in the read models. */
 import { sleep } from '../core/lifecycle.ts'
 import type { Events } from '../events/events.ts'
 import type { Store } from '../store.ts'
-import { NotSettled } from './failure.ts'
+import { NotSettled } from './errors.ts'
 
 export interface SettleOptions {
-  /** How long to wait for events that are tried again, and for runners. Default 10 000. */
+  /** How long to wait for events that are retried, and for runners. Default 10 000. */
   timeoutMs?: number | undefined
 }
 
 /**
- * Runs all registered projections until they have applied what is in the log now, or waits for the runner that does. An
- * event that became a dead letter counts as done; the error of a projection that stops is thrown.
+ * Runs all registered projections until they have applied the present log, or waits for the runner that does. A dead letter
+ * counts as applied; the error of a projection that stops is thrown.
  */
 export async function settle(
   store: Pick<Store, 'consumers'> & { readonly events: Pick<Events, 'head' | 'waitFor'> },
@@ -31,7 +31,7 @@ export async function settle(
       if (result === 'paused') throw new NotSettled({ consumer, reason: 'is paused' })
       if (result === 'leasedByOther') await store.consumers.waitFor(consumer, head, { timeoutMs: left() })
       else open = true
-      if (performance.now() > until) throw new NotSettled({ consumer, reason: `is still at work (${result})` }, error)
+      if (performance.now() > until) throw new NotSettled({ consumer, reason: `is still running (${result})` }, error)
       if (result === 'backoff' || result === 'rebuilding') await sleep(5)
     }
   }

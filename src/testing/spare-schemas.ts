@@ -1,6 +1,6 @@
 /**
- * Schemas of closed temporary stores, emptied and used again: making one runs all migrations, emptying one is a few deletes.
- * Tables that were added are dropped; a schema that is changed in any other way is not kept.
+ * Schemas of closed test stores, emptied and used again: creating one runs all migrations, emptying one is a few deletes.
+ * Tables that were added are dropped; a schema that was changed in any other way is dropped, too.
  */
 import type { Database } from '../database/database.ts'
 import { identifier, literal, sql } from '../database/sql.ts'
@@ -26,7 +26,7 @@ export function spareSchemas(database: Database): SpareSchemas {
       return name
     },
     async giveBack(schema) {
-      if (born !== undefined && spare.length < mostSpare && (await restore(database, schema, born))) {
+      if (born !== undefined && spare.length < maxSpare && (await restore(database, schema, born))) {
         spare.push(schema)
         return
       }
@@ -36,9 +36,9 @@ export function spareSchemas(database: Database): SpareSchemas {
   }
 }
 
-const mostSpare = 8
-/** Of all tables: what was large is slow to empty, and stays slow to scan. */
-const mostBytes = 2 * 1024 * 1024
+const maxSpare = 8
+/** Of all tables: a large one is slow to empty, and stays slow to scan. */
+const maxBytes = 2 * 1024 * 1024
 
 interface Description {
   readonly objects: string
@@ -49,7 +49,7 @@ interface Description {
 interface NewSchema extends Description {
   /** Tables that migrations have put rows into. */
   readonly filled: readonly string[]
-  /** How much there is in those. */
+  /** The number of rows in those. */
   readonly content: string
 }
 
@@ -59,10 +59,10 @@ async function describeNew(database: Database, schema: string): Promise<NewSchem
   return { ...description, filled, content: await contentOf(database, schema, filled) }
 }
 
-/** Makes it what it was when it was new; false if there is more to undo than that. */
+/** Restores it to its new state; false if more than rows and tables was changed. */
 async function restore(database: Database, schema: string, born: NewSchema): Promise<boolean> {
   let now = await describe(database, schema)
-  if (now.bytes > mostBytes) return false
+  if (now.bytes > maxBytes) return false
   const added = now.tables.filter(name => !born.tables.includes(name))
   if (added.length > 0) {
     const drop = `drop table ${added.map(name => identifier(schema, name)).join(', ')} cascade`
@@ -122,7 +122,7 @@ async function contentOf(database: Database, schema: string, filled: readonly st
   return row!.content
 }
 
-/** What has rows is deleted, not truncated: a truncated table gets new files, which takes longer than a store lives. */
+/** Rows are deleted, not truncated: a truncated table gets new files, which takes longer than a store lives. */
 function emptying(schema: string, tables: readonly string[]): string {
   const deletes = tables.map(name => `delete from ${identifier(schema, name)};`)
   return `do ${literal(`begin

@@ -1,21 +1,29 @@
 /**
- * Given what has happened, when this is asked for, then that happens.
+ * Given these events, when this command comes, expect those events.
  *
- *     const given = specify(Order)
- *     given([placed, paid]).when({ type: 'Ship', parcel: 'a' }).then([shipped])
- *     given([placed]).when({ type: 'Ship', parcel: 'a' }).then(/pay first/)
+ *     specify(Order).given([placed, paid]).when({ type: 'Ship', carrier: 'Swift' }).expect([shipped])
+ *     specify(Order).given([placed]).when({ type: 'Ship', carrier: 'Swift' }).expect(/pay first/)
+ *     specify(Order).given([placed]).when({ type: 'Pay' }).expectState({ status: 'paid' })
  *
- *     const given = specify(orderTotals)                                a projection, in a temporary store
- *     await given([{ stream: 'order-1', ...placed }], { repeat: true }).then({ 'order-1': { total: 99 } })
+ *     await specify(orders).given([{ stream: 'order-1', ...placed }]).expect({ 'order-1': { cents: 4200 } })
  *
- * What is not so throws `SpecificationFailed`, which any test runner shows.
+ * An aggregate is folded, asked and validated as a commit does it, without a database. A projection runs in a test store. A
+ * difference is thrown as `SpecificationFailed`, which any test runner shows.
  */
-import type { Aggregate } from '../aggregates/aggregate.ts'
-import type { EventMap } from '../events/definition.ts'
+import { isDeepStrictEqual } from 'node:util'
+import type { Aggregate, AnyEvent } from '../aggregates/aggregate.ts'
+import { asRead } from '../aggregates/load.ts'
+import { Loaded } from '../aggregates/loaded.ts'
+import { systemClock } from '../core/clock.ts'
+import { identifier } from '../database/sql.ts'
+import type { EventMap, NewEventIn, NewEventOf } from '../events/definition.ts'
 import type { DocumentProjection } from '../projections/document-projection.ts'
 import type { Projection } from '../projections/projection.ts'
-import { type AggregateSpecification, specifyAggregate } from './specify-aggregate.ts'
-import { type ProjectionSpecification, type SpecifyOptions, specifyProjection } from './specify-projection.ts'
+import { tableNames } from '../projections/table.ts'
+import type { Store, StoreOptions } from '../store.ts'
+import { SpecificationFailed } from './errors.ts'
+import { settle } from './settle.ts'
+import { type TestPlace, testStore } from './test-store.ts'
 
 /** A specification of an aggregate by the events it decides. */
 export function specify<State, Command, M extends EventMap>(
@@ -33,4 +41,218 @@ export function specify(
 ): ProjectionSpecification<Readonly<Record<string, readonly object[]>>>
 export function specify(subject: Aggregate | Projection, options: SpecifyOptions = {}): unknown {
   return 'evolve' in subject ? specifyAggregate(subject) : specifyProjection(subject, options)
+}
+
+export interface AggregateSpecification<State, Command, M extends EventMap = object> {
+  /** The events of the stream so far. */
+  given(events: NewEventIn<M> | readonly NewEventIn<M>[]): {
+    when(command: Command): {
+      /** These events in this order, of which only the fields given are compared; [] for none; or an error. */
+      expect(expected: NewEventIn<M> | readonly NewEventIn<M>[] | ExpectedError): void
+      /** The state that the decision leads to. */
+      expectState(expected: State): void
+    }
+  }
+}
+
+/** An error by its class, by a pattern of its message, or by its name and message. */
+export type ExpectedError = (abstract new (...given: never[]) => Error) | RegExp | Error
+
+export interface ProjectionSpecification<Expected> {
+  given(
+    events: GivenEvent | readonly GivenEvent[],
+    options?: GivenOptions,
+  ): {
+    /** All documents by their ids; or the rows of each table, in the order of their primary keys. */
+    expect(expected: Expected): Promise<void>
+  }
+}
+
+/** An event and its stream. Default `stream-1`. */
+export type GivenEvent = NewEventOf<string, unknown> & { readonly stream?: string | undefined }
+
+export interface GivenOptions {
+  /** Deliver all events a second time and expect the same: proves that applying them again changes nothing. */
+  repeat?: boolean | undefined
+}
+
+/** Where it runs. Default: the embedded engine that all test stores share. */
+export type SpecifyOptions = TestPlace & Pick<StoreOptions, 'upcasters'>
+
+/** Thrown by `await` on a specification that ends before `expect`: such a test would pass without a check. */
+function refuseAwait(): never {
+  throw new TypeError('A specification must not be awaited before its end. End it with .expect(…).')
+}
+
+// ── aggregates ───────────────────────────────────────────────────────────────
+
+function specifyAggregate(aggregate: Aggregate): AggregateSpecification<unknown, unknown> {
+  return {
+    given: events => ({
+      when(command) {
+        const what = `Given ${namesOf(listOf(events))}, when ${commandName(command)}`
+        const outcome = () => decided(aggregate, listOf(events), command)
+        return {
+          // biome-ignore lint/suspicious/noThenProperty: awaited by mistake, it is an error instead of a test without a check.
+          then: refuseAwait,
+          expect: expected => checkDecision(what, expected, outcome()),
+          expectState(expected) {
+            const { error, state } = outcome()
+            if (error !== undefined) throw new SpecificationFailed({ what, expected, actual: error }, error)
+            if (!isDeepStrictEqual(state, expected)) throw new SpecificationFailed({ what, expected, actual: state })
+          },
+        }
+      },
+    }),
+  }
+}
+
+interface Outcome {
+  readonly events: readonly AnyEvent[]
+  readonly state: unknown
+  readonly error: unknown
+}
+
+function decided(aggregate: Aggregate, given: readonly AnyEvent[], command: unknown): Outcome {
+  const stream = `${aggregate.name}-1`
+  const begun = { state: aggregate.initial(), version: 0, eventId: undefined }
+  const loaded = new Loaded(aggregate, stream, begun, { clock: systemClock, maxEventBytes: maxBytes })
+  loaded.append(given)
+  loaded.committed(given.length)
+  try {
+    const events = loaded.decide(command)
+    const { state } = loaded.staged()
+    return { events, state, error: undefined }
+  } catch (error) {
+    return { events: [], state: undefined, error: error ?? new Error(`threw ${String(error)}`) }
+  }
+}
+
+const maxBytes = Number.MAX_SAFE_INTEGER
+
+function checkDecision(what: string, expected: AnyEvent | readonly AnyEvent[] | ExpectedError, outcome: Outcome): void {
+  const actual = outcome.error ?? outcome.events.map(event => asRead(event, maxBytes))
+  if (isExpectedError(expected)) {
+    if (!isMatch(expected, outcome.error)) throw new SpecificationFailed({ what, expected, actual }, outcome.error)
+    return
+  }
+  const wanted = listOf(expected)
+  const fits =
+    outcome.error === undefined &&
+    wanted.length === outcome.events.length &&
+    wanted.every((event, at) => fitsEvent(event, (actual as readonly AnyEvent[])[at]!))
+  if (!fits) throw new SpecificationFailed({ what, expected: wanted, actual }, outcome.error)
+}
+
+function fitsEvent(expected: AnyEvent, actual: AnyEvent): boolean {
+  return Object.entries(asRead(expected, maxBytes)).every(([key, value]) =>
+    isDeepStrictEqual(value, (actual as unknown as Record<string, unknown>)[key]),
+  )
+}
+
+function isExpectedError(expected: unknown): expected is ExpectedError {
+  if (expected instanceof RegExp || expected instanceof Error) return true
+  return typeof expected === 'function'
+}
+
+function isMatch(expected: ExpectedError, error: unknown): boolean {
+  if (error === undefined) return false
+  if (expected instanceof RegExp) return expected.test(error instanceof Error ? error.message : String(error))
+  if (expected instanceof Error)
+    return error instanceof Error && error.name === expected.name && error.message === expected.message
+  return error instanceof expected
+}
+
+function listOf<T>(one: T | readonly T[]): readonly T[] {
+  return Array.isArray(one) ? one : [one as T]
+}
+
+function namesOf(events: readonly AnyEvent[]): string {
+  return events.length === 0 ? 'nothing' : events.map(event => event.type).join(', ')
+}
+
+function commandName(command: unknown): string {
+  const type = (command as { type?: unknown } | null | undefined)?.type
+  return typeof type === 'string' ? type : String(command)
+}
+
+// ── projections ──────────────────────────────────────────────────────────────
+
+function specifyProjection(
+  projection: Projection,
+  options: SpecifyOptions,
+): ProjectionSpecification<Readonly<Record<string, unknown>>> {
+  return {
+    given: (events, { repeat = false } = {}) => ({
+      // biome-ignore lint/suspicious/noThenProperty: awaited by mistake, it is an error instead of a test without a check.
+      then: refuseAwait,
+      expect: expected => checkProjection(projection, options, listOf(events), expected, repeat),
+    }),
+  }
+}
+
+async function checkProjection(
+  projection: Projection,
+  { upcasters, ...place }: SpecifyOptions,
+  given: readonly GivenEvent[],
+  expected: Readonly<Record<string, unknown>>,
+  repeat: boolean,
+): Promise<void> {
+  await using store = await testStore({ upcasters }, place)
+  // The first failure ends the test: a retry would hide it.
+  const strict = { retries: 0, onFailure: 'stop' as const, byType: undefined }
+  const subject = { ...projection, options: { ...projection.options, ...strict } }
+  await store.projections.register(subject)
+  for (const { stream = defaultStream, ...event } of given) await store.events.append(stream, event)
+  await settle(store)
+  const what = `Projection "${projection.name}" of ${given.length} events`
+  compare(what, expected, await readModel(store, subject, given))
+  if (!repeat || projection.lifecycle === 'live') return
+  await store.consumers.reset(projection, 0)
+  await settle(store)
+  compare(`${what}, delivered twice`, expected, await readModel(store, subject, given))
+}
+
+const defaultStream = 'stream-1'
+
+/** As JSON, which is how a document is stored, and in which numbers of any column type compare. */
+function compare(what: string, expected: unknown, actual: unknown): void {
+  const wanted = JSON.parse(JSON.stringify(expected)) as unknown
+  if (!isDeepStrictEqual(actual, wanted)) throw new SpecificationFailed({ what, expected: wanted, actual })
+}
+
+async function readModel(store: Store, projection: Projection, given: readonly GivenEvent[]): Promise<unknown> {
+  if (projection.lifecycle === 'live') return readLive(store, projection as DocumentProjection<object>, given)
+  const names = tableNames(store.schema.name, projection)
+  return store.transaction(async tx => {
+    if ('documentTable' in projection) {
+      const table = names((projection as DocumentProjection<unknown>).documentTable)
+      const rows = await tx.query<{ id: string; body: unknown }>(
+        `select id, body from ${table} where deleted_at is null order by id`,
+      )
+      return Object.fromEntries(rows.map(({ id, body }) => [id, body]))
+    }
+    const tables: Record<string, unknown> = {}
+    for (const { name, declared } of projection.tables) {
+      const keys = declared.primaryKey.map(column => `t.${identifier(column)}`).join(', ')
+      const rows = await tx.query<{ row: unknown }>(
+        `select to_jsonb(t) as row from ${names(name)} as t order by ${keys}`,
+      )
+      tables[name] = rows.map(({ row }) => row)
+    }
+    return tables
+  })
+}
+
+async function readLive(
+  store: Store,
+  projection: DocumentProjection<object>,
+  given: readonly GivenEvent[],
+): Promise<unknown> {
+  const documents: Record<string, unknown> = {}
+  for (const stream of new Set(given.map(event => event.stream ?? defaultStream))) {
+    const document = await store.documents(projection).get(stream)
+    if (document !== undefined) documents[stream] = JSON.parse(JSON.stringify(document.data))
+  }
+  return documents
 }

@@ -1,22 +1,32 @@
 /**
- * For tests of programs that use the store: time and ids in your hands, stores that are there in milliseconds and gone
- * afterwards, and specifications of deciders and projections. No test runner is needed, and none is imported.
+ * For tests of programs that use a store: real stores that open in milliseconds, a clock and ids under the test's control,
+ * and specifications of aggregates and projections. It needs no test runner and imports none.
  *
- *     await using store = await temporaryStore({ events: shopEvents, clock: fakeClock() })
- *     await settle(store)                                                 all projections have applied all events
+ *     await using store = await testStore(shop)
+ *     await settle(store)                                       every projection has applied every event
  *
- *     const given = specify(Order)
- *     given([placed, paid]).when({ type: 'Ship', parcel: 'a' }).then([shipped])
+ *     specify(Order).given([placed, paid]).when({ type: 'Ship', carrier: 'Swift' }).expect([shipped])
  *
- * All temporary stores of a process share one embedded engine (it takes seconds and 350 MB to start), each in a schema
- * of its own, which is emptied or dropped when the store is closed.
+ *     test-store      a store in a schema of its own
+ *     spare-schemas   schemas of closed test stores, emptied and used again
+ *     specify         given, when, expect
+ *     fakes           fakeClock, countingIds
+ *     settle          runs projections to the end of the log
+ *
+ * What can fail: an expectation (`SpecificationFailed`, with both sides), a projection that cannot reach the end of the log
+ * (`NotSettled`, or its own error).
  */
 
-export { countingIds } from './counting-ids.ts'
-export { NotSettled, SpecificationFailed } from './failure.ts'
-export { type FakeClock, fakeClock } from './fake-clock.ts'
+export { NotSettled, SpecificationFailed } from './errors.ts'
+export { countingIds, type FakeClock, fakeClock } from './fakes.ts'
 export { type SettleOptions, settle } from './settle.ts'
-export { specify } from './specify.ts'
-export type { AggregateSpecification, ExpectedError } from './specify-aggregate.ts'
-export type { GivenEvent, GivenOptions, ProjectionSpecification, SpecifyOptions } from './specify-projection.ts'
-export { temporaryStore } from './temporary-store.ts'
+export {
+  type AggregateSpecification,
+  type ExpectedError,
+  type GivenEvent,
+  type GivenOptions,
+  type ProjectionSpecification,
+  type SpecifyOptions,
+  specify,
+} from './specify.ts'
+export { type TestPlace, testStore } from './test-store.ts'

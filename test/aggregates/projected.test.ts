@@ -91,9 +91,10 @@ test('a deleted document is null', async () => {
   expect(await orders.load('order-1')).toMatchObject({ version: 2, state: null })
   await expect(orders.handle('order-1', 'ship')).rejects.toThrow('nothing to ship')
   expect(await orders.load('order-1', { version: 1 })).toMatchObject({ state: { total: 1 } })
-  specify(Order)([placed(1), shipped()])
+  specify(Order)
+    .given([placed(1), shipped()])
     .when('ship')
-    .then(/nothing to ship/)
+    .expect(/nothing to ship/)
 })
 
 test('an archived stream is refused, and so is a projection of several streams', async () => {

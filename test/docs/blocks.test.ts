@@ -1,4 +1,4 @@
-/** Every TypeScript block of the README and of the docs compiles and runs, as it stands, against the built package. */
+/** Every block of TypeScript or JavaScript in the README and the docs compiles and runs, as it stands, against the built package. */
 import { execFile } from 'node:child_process'
 import { appendFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ const run = promisify(execFile)
 // Inside the package, so that a block's `import 'rillflow'` is this package's own build.
 const folder = join(root, '.test-results', 'blocks')
 const blocks = pages.flatMap(({ path, text }) =>
-  [...text.matchAll(/```ts\n(.*?)```/gs)].map((match, at) => ({
+  [...text.matchAll(/```(?:ts|js)\n(.*?)```/gs)].map((match, at) => ({
     name: `${path.replace('.md', '').replaceAll('/', '-')}-${at + 1}`,
     code: match[1]!,
   })),

@@ -1,4 +1,4 @@
-/** Bugs that other event stores had, one test each. The numbers are explained in docs/internals/traps.md. */
+/** Bugs that other event stores had, one test each. The numbers are explained in test/known-bugs.md. */
 import { expect, test } from 'vitest'
 import { abortWhenSent } from '../support/abort-when-sent.ts'
 import { connect, onServer, openShop, outcome, paid, placed, take } from '../support/shop.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { fakeClock } from '../../src/testing/fake-clock.ts'
+import { fakeClock } from '../../src/testing/fakes.ts'
 import { connect, onServer, openShop, outcome, paid, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

@@ -1,4 +1,4 @@
-/** Objects that a schema must not contain if it is to be moved to Citus: `docs/internals/citus.md`, the rules about the schema. */
+/** Objects that a schema must not contain if it is to be moved to Citus: `test/portability/citus.md`, the rules about the schema. */
 import type { Database } from '../../src/database/database.ts'
 import { sql } from '../../src/database/sql.ts'
 

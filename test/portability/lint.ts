@@ -1,5 +1,5 @@
 /**
- * The rules of `docs/internals/citus.md`, by their numbers there, for one statement at a time. Each returns the
+ * The rules of `test/portability/citus.md`, by their numbers there, for one statement at a time. Each returns the
  * violations; a statement that runs on Citus as it is has none.
  */
 import { allOf, everything, inField, type Node, namesIn, parseBody, parseStatements } from './syntax-tree.ts'

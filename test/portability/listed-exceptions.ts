@@ -1,4 +1,4 @@
-/** The tables of `docs/internals/citus.md`: statements that are known not to run on Citus as they are. */
+/** The tables of `test/portability/citus.md`: statements that are known not to run on Citus as they are. */
 import { readFileSync, writeFileSync } from 'node:fs'
 
 export interface Exception {
@@ -76,4 +76,4 @@ function updateTable(heading: string, rows: readonly (readonly string[])[]): voi
   writeFileSync(file, sections.join(''))
 }
 
-const file = new URL('../../docs/internals/citus.md', import.meta.url)
+const file = new URL('citus.md', import.meta.url)

@@ -1,4 +1,4 @@
-/** Every statement of the library that the tests of this run have sent, against the rules of `docs/internals/citus.md`. */
+/** Every statement of the library that the tests of this run have sent, against the rules of `test/portability/citus.md`. */
 import { beforeAll, expect, inject, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
 import { freshSchema, openDatabase } from '../support/engines.ts'
@@ -59,7 +59,7 @@ test('a statement that would not run on Citus, or not well, is in the table', ()
     return !what.every(each => known?.what.includes(each))
   })
 
-  expect(missing.map(rowOf), 'write these rows into docs/internals/citus.md, or fix the statements').toEqual([])
+  expect(missing.map(rowOf), 'write these rows into test/portability/citus.md, or fix the statements').toEqual([])
 })
 
 test('every entry of the table still applies', () => {
@@ -71,7 +71,7 @@ test('every entry of the table still applies', () => {
     return !what.every(each => now?.what.includes(each))
   })
 
-  expect(fixed.map(rowOf), 'these rows of docs/internals/citus.md no longer apply').toEqual([])
+  expect(fixed.map(rowOf), 'these rows of test/portability/citus.md no longer apply').toEqual([])
 })
 
 test('the table is sorted by rule and statement, without duplicates', () => {

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { defineProjection } from '../../src/projections/projection.ts'
-import { fakeClock } from '../../src/testing/fake-clock.ts'
+import { fakeClock } from '../../src/testing/fakes.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { quick } from '../support/consumer-parts.ts'
 import { openDatabase } from '../support/engines.ts'

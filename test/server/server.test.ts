@@ -1,7 +1,7 @@
 import { request } from 'node:http'
 import { connect } from 'node:net'
 import { expect, test } from 'vitest'
-import { fakeClock } from '../../src/testing/fake-clock.ts'
+import { fakeClock } from '../../src/testing/fakes.ts'
 import { openShop, outcome } from '../support/shop.ts'
 
 test('it listens only on this machine by default, and closes with the store', async () => {

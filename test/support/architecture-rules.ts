@@ -7,7 +7,7 @@ import { codeOf, importsOf, lineAt, type Source } from './source-files.ts'
 export type Rule = (sources: readonly Source[]) => string[]
 
 /** The tree from top to bottom. A part imports only parts above it, so parts on one line never import each other. */
-const LAYERS: readonly (readonly string[])[] = [
+export const LAYERS: readonly (readonly string[])[] = [
   ['core'],
   ['database'],
   ['telemetry'],

@@ -1,7 +1,7 @@
 /**
  * Records all statements sent to a database, at the drivers. Every distinct statement of the library (they begin with a
  * comment that names them) goes to a file of this process, in the folder of the run; the tests in `test/portability` check
- * all of them against the rules of `docs/internals/citus.md`.
+ * all of them against the rules of `test/portability/citus.md`.
  *
  *     setupFiles: ['test/support/statement-recording.ts']      globalSetup: ['test/support/statement-recording-setup.ts']
  *

@@ -10,26 +10,26 @@ import { openDatabase } from '../support/engines.ts'
 import { outcome, paid, placed, shipped, shopEvents } from '../support/shop.ts'
 
 describe('an aggregate', () => {
-  const given = specify(Order)
+  const { given } = specify(Order)
   const ship = { type: 'Ship' as const, parcels: ['a', 'b'] }
 
   test('given events, when a command, then the resulting events', () => {
     given([placed(), paid])
       .when(ship)
-      .then([shipped('a'), shipped('b')])
-    given(placed()).when({ type: 'Pay' }).then(paid)
-    given().when({ type: 'Pay' }).then([])
+      .expect([shipped('a'), shipped('b')])
+    given(placed()).when({ type: 'Pay' }).expect(paid)
+    given([]).when({ type: 'Pay' }).expect([])
     given([placed(5)])
       .when({ type: 'Place', total: 2 })
-      .thenState({ status: 'placed', total: 7, parcels: [] })
+      .expectState({ status: 'placed', total: 7, parcels: [] })
   })
 
   test('given events, when a command, then the refusing error', () => {
-    given([placed()]).when(ship).then(Error)
+    given([placed()]).when(ship).expect(Error)
     given([placed()])
       .when(ship)
-      .then(/pay first/)
-    given([placed()]).when(ship).then(new Error('pay first'))
+      .expect(/pay first/)
+    given([placed()]).when(ship).expect(new Error('pay first'))
   })
 
   test('a mismatch is reported with both sides', () => {
@@ -37,20 +37,20 @@ describe('an aggregate', () => {
       events: () =>
         given([placed(), paid])
           .when(ship)
-          .then([shipped('a')]),
+          .expect([shipped('a')]),
       data: () =>
         given(placed())
           .when({ type: 'Pay' })
-          .then({ type: 'OrderPaid', data: { method: 'cash' } }),
-      error: () => given(placed()).when(ship).then([]),
-      noError: () => given([placed(), paid]).when(ship).then(Error),
+          .expect({ type: 'OrderPaid', data: { method: 'cash' } }),
+      error: () => given(placed()).when(ship).expect([]),
+      noError: () => given([placed(), paid]).when(ship).expect(Error),
       otherError: () =>
         given(placed())
           .when(ship)
-          .then(/out of stock/),
-      otherClass: () => given(placed()).when(ship).then(RangeError),
-      state: () => given().when({ type: 'Place', total: 1 }).thenState({ status: 'new', total: 1, parcels: [] }),
-      stateOfError: () => given().when(ship).thenState({ status: 'new', total: 1, parcels: [] }),
+          .expect(/out of stock/),
+      otherClass: () => given(placed()).when(ship).expect(RangeError),
+      state: () => given([]).when({ type: 'Place', total: 1 }).expectState({ status: 'new', total: 1, parcels: [] }),
+      stateOfError: () => given([]).when(ship).expectState({ status: 'new', total: 1, parcels: [] }),
     }
 
     for (const [name, fails] of Object.entries(failing))
@@ -60,47 +60,47 @@ describe('an aggregate', () => {
   })
 
   test('only what an expected event names is compared', () => {
-    const tagged = specify(
+    const { given: tagged } = specify(
       defineAggregate('order', {
         ...orderDecider,
         decide: (_: { type: 'Pay' }) => ({ ...placed(1), headers: { from: 'shop' } }),
       }),
     )
 
-    tagged().when({ type: 'Pay' }).then(placed(1))
-    tagged()
+    tagged([]).when({ type: 'Pay' }).expect(placed(1))
+    tagged([])
       .when({ type: 'Pay' })
-      .then(placed(1, { headers: { from: 'shop' } }))
+      .expect(placed(1, { headers: { from: 'shop' } }))
     const other = () =>
-      tagged()
+      tagged([])
         .when({ type: 'Pay' })
-        .then(placed(1, { headers: { from: 'web' } }))
+        .expect(placed(1, { headers: { from: 'web' } }))
     expect(other).toThrow('web')
   })
 
   test('the validator of an aggregate is applied', () => {
     const validate = (order: { total: number }) => (order.total > 10 ? 'too much' : undefined)
-    const limited = specify(defineAggregate('order', { ...orderDecider, validate }))
+    const { given: limited } = specify(defineAggregate('order', { ...orderDecider, validate }))
 
-    limited(placed(5)).when({ type: 'Place', total: 5 }).then(placed(5))
-    limited(placed(5)).when({ type: 'Place', total: 6 }).then(InvalidAggregateState)
+    limited(placed(5)).when({ type: 'Place', total: 5 }).expect(placed(5))
+    limited(placed(5)).when({ type: 'Place', total: 6 }).expect(InvalidAggregateState)
   })
 
   test('a class is asked by a call', () => {
-    const ofClass = specify(defineClassAggregate('order', OrderClass))
+    const { given: ofClass } = specify(defineClassAggregate('order', OrderClass))
 
     ofClass(placed(1))
       .when(order => order.ship('a'))
-      .then(shipped('a'))
-    ofClass()
+      .expect(shipped('a'))
+    ofClass([])
       .when(order => order.ship('a'))
-      .then(/nothing to ship/)
+      .expect(/nothing to ship/)
   })
 
   test('an incomplete specification that is awaited reports that', async () => {
-    const unfinished = async (): Promise<unknown> => await (given().when(ship) as unknown as Promise<unknown>)
+    const unfinished = async (): Promise<unknown> => await (given([]).when(ship) as unknown as Promise<unknown>)
 
-    await expect(unfinished()).rejects.toThrow('not awaited before its end')
+    await expect(unfinished()).rejects.toThrow('must not be awaited before its end')
   })
 })
 
@@ -120,15 +120,15 @@ describe('a projection', () => {
   })
   const on = (stream: string, event: ReturnType<typeof placed>) => ({ ...event, stream })
 
-  test('given events, then these documents and no others', async () => {
-    const given = specify(totals, { database: await openDatabase() })
+  test('given events, expect these documents and no others', async () => {
+    const { given } = specify(totals, { database: await openDatabase() })
     const events = [on('order-1', placed(1)), on('order-2', placed(5)), on('order-1', placed(2))]
 
-    await given(events).then({ 'order-1': { total: 3 }, 'order-2': { total: 5 } })
-    await given([...events, { ...shipped(), stream: 'order-2' }]).then({ 'order-1': { total: 3 } })
-    await given(placed(7)).then({ 'stream-1': { total: 7 } })
+    await given(events).expect({ 'order-1': { total: 3 }, 'order-2': { total: 5 } })
+    await given([...events, { ...shipped(), stream: 'order-2' }]).expect({ 'order-1': { total: 3 } })
+    await given(placed(7)).expect({ 'stream-1': { total: 7 } })
 
-    const { error } = await outcome(given(events).then({ 'order-1': { total: 3 } }))
+    const { error } = await outcome(given(events).expect({ 'order-1': { total: 3 } }))
     expect(error).toMatchObject({ code: 'specification_failed', actual: { 'order-2': { total: 5 } } })
   })
 
@@ -136,9 +136,13 @@ describe('a projection', () => {
     const database = await openDatabase()
     const events = [placed(1), placed(2)]
 
-    await specify(latest, { database })(events, { repeat: true }).then({ 'stream-1': { total: 2 } })
+    await specify(latest, { database })
+      .given(events, { repeat: true })
+      .expect({ 'stream-1': { total: 2 } })
     const { error } = await outcome(
-      specify(totals, { database })(events, { repeat: true }).then({ 'stream-1': { total: 3 } }),
+      specify(totals, { database })
+        .given(events, { repeat: true })
+        .expect({ 'stream-1': { total: 3 } }),
     )
 
     expect(error).toMatchObject({ code: 'specification_failed', actual: { 'stream-1': { total: 6 } } })
@@ -153,9 +157,9 @@ describe('a projection', () => {
       evolve: { OrderPlaced: (document, event) => ({ total: document.total + event.data.total }) },
     })
 
-    const given = specify(live, { database: await openDatabase() })
+    const { given } = specify(live, { database: await openDatabase() })
 
-    await given([on('order-1', placed(1)), on('order-2', placed(2))], { repeat: true }).then({
+    await given([on('order-1', placed(1)), on('order-2', placed(2))], { repeat: true }).expect({
       'order-1': { total: 1 },
       'order-2': { total: 2 },
     })
@@ -181,13 +185,17 @@ describe('a projection', () => {
     })
     const id = '0198a0aa-0000-7000-8000-000000000001'
 
-    await specify(flat, { database })([on('b', placed(2)), on('a', placed(0.5)), on('b', placed(1))]).then({
-      order_totals: [
-        { stream: 'a', orders: 1, total: 0.5 },
-        { stream: 'b', orders: 2, total: 3 },
-      ],
-    })
-    await specify(own, { database })(placed(1, { id }), { repeat: true }).then({ placed: [{ id }] })
+    await specify(flat, { database })
+      .given([on('b', placed(2)), on('a', placed(0.5)), on('b', placed(1))])
+      .expect({
+        order_totals: [
+          { stream: 'a', orders: 1, total: 0.5 },
+          { stream: 'b', orders: 2, total: 3 },
+        ],
+      })
+    await specify(own, { database })
+      .given(placed(1, { id }), { repeat: true })
+      .expect({ placed: [{ id }] })
   })
 
   test('the error of a handler is thrown unchanged', async () => {
@@ -201,14 +209,19 @@ describe('a projection', () => {
       },
     })
 
-    const { error } = await outcome(specify(failing, { database: await openDatabase() })(placed()).then({}))
+    const { error } = await outcome(
+      specify(failing, { database: await openDatabase() })
+        .given(placed())
+        .expect({}),
+    )
 
     expect(error).toBe(cause)
   })
 
   test('an incomplete specification that is awaited reports that', async () => {
-    const unfinished = async (): Promise<unknown> => await (specify(totals)(placed()) as unknown as Promise<unknown>)
+    const unfinished = async (): Promise<unknown> =>
+      await (specify(totals).given(placed()) as unknown as Promise<unknown>)
 
-    await expect(unfinished()).rejects.toThrow('not awaited before its end')
+    await expect(unfinished()).rejects.toThrow('must not be awaited before its end')
   })
 })

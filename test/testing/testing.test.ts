@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import type { Store } from '../../src/store.ts'
-import { countingIds, fakeClock, settle, temporaryStore } from '../../src/testing/testing.ts'
+import { countingIds, fakeClock, settle, testStore } from '../../src/testing/testing.ts'
 import { openDatabase, postgresUrl } from '../support/engines.ts'
 import { onServer, placed, shopEvents } from '../support/shop.ts'
 
-test('a temporary store is empty, typed like others, and its schema is dropped when it is closed', async () => {
+test('a test store is empty, typed like others, and its schema is dropped when it is closed', async () => {
   const database = await openDatabase()
-  const store = await temporaryStore({ events: shopEvents, database })
+  const store = await testStore({ events: shopEvents }, { database })
   const schema = store.schema.name
 
   const result = await store.events.append('order-1', placed(), { expected: 'empty' })
@@ -19,19 +19,28 @@ test('a temporary store is empty, typed like others, and its schema is dropped w
   expect(left).toEqual([])
 })
 
-test('two temporary stores are independent', async () => {
+test('two test stores are independent', async () => {
   const database = await openDatabase()
-  await using one = await temporaryStore({ database })
-  await using two = await temporaryStore({ database })
+  await using one = await testStore({}, { database })
+  await using two = await testStore({}, { database })
 
   await one.events.append('order-1', placed())
 
   expect(await two.events.readAll().toArray()).toEqual([])
 })
 
+test('a test store ignores where the options of a program say a store is', async () => {
+  const database = await openDatabase()
+  const elsewhere = { url: 'postgres://nowhere.invalid/shop', folder: '/nowhere', schema: 'shop', migrate: false }
+  await using store = await testStore({ ...elsewhere, memory: true }, { database })
+
+  expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })
+  expect(store.schema.name).not.toBe('shop')
+})
+
 test('counting ids are the same in every run, and can be stored', async () => {
   const database = await openDatabase()
-  await using store = await temporaryStore({ database, ids: countingIds() })
+  await using store = await testStore({ ids: countingIds() }, { database })
 
   const { eventIds } = await store.events.append('order-1', [placed(), placed()])
 
@@ -61,16 +70,16 @@ test('a fake clock stands still, and runs due timers in order when it is moved',
 })
 
 if (onServer) {
-  test('with a url the temporary store is on that server', async () => {
-    await using store = await temporaryStore({ url: postgresUrl() })
+  test('with a url the test store is on that server', async () => {
+    await using store = await testStore({}, { url: postgresUrl() })
 
     expect(store.engine).toBe('postgres')
     expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })
   })
 } else {
-  test('without options the temporary stores of a process share one engine in memory', async () => {
-    await using store = await temporaryStore()
-    await using other = await temporaryStore()
+  test('without options the test stores of a process share one engine in memory', async () => {
+    await using store = await testStore()
+    await using other = await testStore()
 
     await store.events.append('order-1', placed())
 
@@ -78,7 +87,7 @@ if (onServer) {
     expect(await other.events.head()).toBe(0)
   })
 
-  test('a temporary store is empty and complete, whatever the one before it left behind', async () => {
+  test('a test store is empty and complete, whatever the one before it left behind', async () => {
     const seen: unknown[] = []
     const leaving: ((store: Store) => Promise<unknown>)[] = [
       store => store.events.append('order-1', [placed(), placed()], { idempotencyKey: 'twice' }),
@@ -91,7 +100,7 @@ if (onServer) {
       store => store.streams.resolve('alias', { category: 'order' }),
     ]
     for (const leave of [...leaving, () => Promise.resolve()]) {
-      await using store = await temporaryStore()
+      await using store = await testStore()
       const { problems } = await store.schema.check()
       const { position, version, repeated } = await store.events.append('order-1', placed(), { idempotencyKey: 'once' })
       seen.push([

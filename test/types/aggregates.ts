@@ -167,18 +167,22 @@ export async function use(): Promise<void> {
 // ── Specifications ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 export async function check(): Promise<void> {
-  const given = specify(Order)
+  const { given } = specify(Order)
   given({ type: 'OrderPlaced', data: { total: 1 } })
     .when({ type: 'Pay' })
-    .then({ type: 'OrderPaid', data: { method: 'card' } })
-  given().when({ type: 'Pay' }).thenState({ status: 'new', total: 0 })
+    .expect({ type: 'OrderPaid', data: { method: 'card' } })
+  given([]).when({ type: 'Pay' }).expectState({ status: 'new', total: 0 })
   // @ts-expect-error: there is no such command
-  given().when({ type: 'Lose' })
+  given([]).when({ type: 'Lose' })
   // @ts-expect-error: there is no such event
-  given().when({ type: 'Pay' }).then({ type: 'OrderLost', data: {} })
+  given([]).when({ type: 'Pay' }).expect({ type: 'OrderLost', data: {} })
 
   const placed = { type: 'OrderPlaced', data: { total: 1 } }
-  await specify(documents)(placed, { repeat: true }).then({ 'order-1': { total: 1 } })
-  // @ts-expect-error: a total is a number
-  await specify(documents)(placed).then({ 'order-1': { total: 'much' } })
+  await specify(documents)
+    .given(placed, { repeat: true })
+    .expect({ 'order-1': { total: 1 } })
+  await specify(documents)
+    .given(placed)
+    // @ts-expect-error: a total is a number
+    .expect({ 'order-1': { total: 'much' } })
 }

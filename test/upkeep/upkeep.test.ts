@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineProjection } from '../../src/projections/projection.ts'
-import { fakeClock } from '../../src/testing/fake-clock.ts'
+import { fakeClock } from '../../src/testing/fakes.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { workerOf } from '../support/run-worker.ts'
 import { onServer, openShop, placed, type Shop, shopEvents, take } from '../support/shop.ts'

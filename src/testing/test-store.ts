@@ -1,3 +1,12 @@
+/**
+ * Stores for tests: real, empty, and removed when they are closed.
+ *
+ *     await using store = await testStore(shop)
+ *     await using store = await testStore(shop, { url: process.env.DATABASE_URL })
+ *
+ * All test stores of a process share one embedded engine, because starting one takes seconds and 350 MB. Each has a schema of
+ * its own, which is emptied and used again, or dropped, when the store is closed.
+ */
 import { randomBytes } from 'node:crypto'
 import { once } from '../core/lifecycle.ts'
 import type { Database } from '../database/database.ts'
@@ -6,22 +15,25 @@ import type { EventMap, UntypedEvents } from '../events/definition.ts'
 import { openStore, type Store, type StoreOptions } from '../store.ts'
 import { type SpareSchemas, spareSchemas } from './spare-schemas.ts'
 
-export type TemporaryStoreOptions<M extends EventMap = UntypedEvents> = Omit<
-  StoreOptions<M>,
-  'folder' | 'memory' | 'migrate' | 'schema'
->
+/** Where a test store is, if not in the embedded engine of this process: in a schema on your server. */
+export type TestPlace = Pick<StoreOptions, 'database' | 'url' | 'pool'>
 
-/** A store in memory with a schema of its own; with a `url` the same on a server. Closing it drops the schema. */
-export async function temporaryStore<M extends EventMap = UntypedEvents>(
-  options: TemporaryStoreOptions<M> = {},
+/**
+ * Opens a store with the options of your program. Those that say where a store is (`url`, `pool`, `folder`, `memory`,
+ * `schema`, `migrate`) are ignored: `place` is the only way to a server.
+ */
+export async function testStore<M extends EventMap = UntypedEvents>(
+  options: StoreOptions<M> = {},
+  place: TestPlace = {},
 ): Promise<Store<M>> {
-  const isShared = options.database === undefined && options.url === undefined && options.pool === undefined
-  return isShared ? openShared(options) : openOwn(options)
+  const { url: _url, pool: _pool, folder: _folder, memory: _memory, database: _database, ...own } = options
+  const isShared = place.database === undefined && place.url === undefined && place.pool === undefined
+  return isShared ? openShared(own) : openOn(place, own)
 }
 
-async function openOwn<M extends EventMap>(options: TemporaryStoreOptions<M>): Promise<Store<M>> {
+async function openOn<M extends EventMap>(place: TestPlace, options: StoreOptions<M>): Promise<Store<M>> {
   const schema = newSchema()
-  const store = await openStore<M>({ ...options, schema, migrate: true })
+  const store = await openStore<M>({ ...options, ...place, schema, migrate: true })
   const close = once(async () => {
     await store.transaction(tx => tx.query(dropping(schema).text))
     await store.close()
@@ -29,7 +41,7 @@ async function openOwn<M extends EventMap>(options: TemporaryStoreOptions<M>): P
   return { ...store, close, [Symbol.asyncDispose]: close }
 }
 
-async function openShared<M extends EventMap>(options: TemporaryStoreOptions<M>): Promise<Store<M>> {
+async function openShared<M extends EventMap>(options: StoreOptions<M>): Promise<Store<M>> {
   engine ??= startEngine()
   const { database, spare } = await engine
   const schema = await spare.take(newSchema())
@@ -41,9 +53,9 @@ async function openShared<M extends EventMap>(options: TemporaryStoreOptions<M>)
   return { ...store, close, [Symbol.asyncDispose]: close }
 }
 
+/** One for the process, which it ends with. */
 let engine: Promise<{ database: Database; spare: SpareSchemas }> | undefined
 
-/** One for the process: it ends with it. */
 async function startEngine(): Promise<{ database: Database; spare: SpareSchemas }> {
   const { openPglite } = await import('../database/pglite/pglite.ts')
   const database = await openPglite({ memory: true })

@@ -1,8 +1,10 @@
+/** A clock and ids that a test controls, so that every run is the same. */
 import type { Clock } from '../core/clock.ts'
+import type { Ids } from '../core/id.ts'
 
-/** A clock that stands still until it is told to go on. */
+/** A clock that stands still until `advance` moves it. */
 export interface FakeClock extends Clock {
-  /** Moves time on and runs the timers that fall due, in their order. */
+  /** Moves the time on and runs the timers that are due, in their order. */
   advance(ms: number): void
 }
 
@@ -27,5 +29,13 @@ export function fakeClock(start: Date | string = '2030-01-01T00:00:00.000Z'): Fa
       }
       now = end
     },
+  }
+}
+
+/** Valid UUIDs that count up from 1. */
+export function countingIds(): Ids {
+  let count = 0
+  return {
+    next: () => `00000000-0000-7000-8000-${(++count).toString(16).padStart(12, '0')}`,
   }
 }

@@ -1,4 +1,4 @@
-/** The errors of the test kit. A test runner that shows differences finds the two sides in `expected` and `actual`. */
+/** The errors of tests. A test runner that shows differences finds the two sides in `expected` and `actual`. */
 import { inspect } from 'node:util'
 import { defineError, type ErrorKind } from '../core/errors.ts'
 
@@ -9,7 +9,7 @@ export const SpecificationFailed: ErrorKind<
 
 export const NotSettled: ErrorKind<'not_settled', { consumer: string; reason: string }> = defineError(
   'not_settled',
-  d => `Projection "${d.consumer}" has not come to the end of the log: it ${d.reason}.`,
+  d => `Projection "${d.consumer}" has not reached the end of the log: it ${d.reason}.`,
 )
 
 function shown(value: unknown): string {
