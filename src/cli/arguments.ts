@@ -8,7 +8,7 @@
  * nearest name and a line to try.
  */
 import { parseArgs } from 'node:util'
-import { nearestName } from '../core/nearest.ts'
+import { nearestName } from '../core/name.ts'
 import type { Argument, Command, Commands, Entry, Group, Kinds, Leaf, Location, Option, Root } from './command.ts'
 import { WrongUsage } from './report-error.ts'
 

@@ -1,5 +1,5 @@
 /** Opens stores with tenants: for commands about tenants, and for checks that visit every tenant (`--all-tenants`). */
-import { throwIfAborted } from '../core/lifecycle.ts'
+import { throwIfAborted } from '../core/abort.ts'
 import type { Store } from '../store.ts'
 import type { Invocation, Opened, OpenedTenancy, OpenOptions } from './command.ts'
 

@@ -10,9 +10,10 @@
  * A subscription may have groups: `{ group }` names one; without it a change is for all of them, a status for the group
  * 'default'.
  */
+
+import { onAbort } from '../core/abort.ts'
 import { type Named, nameOf } from '../core/definition.ts'
-import { onAbort } from '../core/lifecycle.ts'
-import { nearestName } from '../core/nearest.ts'
+import { nearestName } from '../core/name.ts'
 import type { Page } from '../core/page.ts'
 import type { Services } from '../core/service.ts'
 import type { Executor } from '../database/database.ts'

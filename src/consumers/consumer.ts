@@ -4,8 +4,7 @@
  */
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
-import { describe } from '../core/options.ts'
-import { checkWhole, maxPosition } from '../core/whole.ts'
+import { checkWhole, describe, maxPosition } from '../core/options.ts'
 import type { Executor, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'

@@ -24,7 +24,7 @@
  */
 
 import { DuplicateConsumer, InvalidName } from '../core/errors.ts'
-import { nearestName } from '../core/nearest.ts'
+import { nearestName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
 import type { Log } from '../events/log.ts'
 import type { Wake } from '../events/order/wake.ts'

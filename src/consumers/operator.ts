@@ -7,9 +7,9 @@
  *            └──────────────┴── a failure ──► abandonRebuild
  *     moveAllBack                                                           after the log was cut
  */
-import { nearestName } from '../core/nearest.ts'
+import { nearestName } from '../core/name.ts'
+import { checkWhole, maxPosition } from '../core/options.ts'
 import { retry } from '../core/retry.ts'
-import { checkWhole, maxPosition } from '../core/whole.ts'
 import type { Executor } from '../database/database.ts'
 import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'

@@ -1,8 +1,8 @@
 /** How consumers are doing: one query for the rows, then the rows of a group together as one. */
 
-import { nearestName } from '../core/nearest.ts'
+import { nearestName } from '../core/name.ts'
+import { checkWhole } from '../core/options.ts'
 import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../core/page.ts'
-import { checkWhole } from '../core/whole.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'

@@ -3,8 +3,9 @@
  * the error says what is missing: nothing runs it, it is paused, it is behind by so many positions, it fails with an
  * error.
  */
+
+import { deadline, sleep } from '../core/abort.ts'
 import { isRillflowError, TimedOut } from '../core/errors.ts'
-import { deadline, sleep } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
 import { checkPosition } from '../events/read/log.ts'
 import type { Consumers } from './consumers.ts'

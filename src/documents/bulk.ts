@@ -1,6 +1,7 @@
 /** Many documents in one call: checked, divided into statements, and written all or none. */
+
+import { throwIfAborted } from '../core/abort.ts'
 import { isPromise } from '../core/core.ts'
-import { throwIfAborted } from '../core/lifecycle.ts'
 import type { Executor } from '../database/database.ts'
 import { checkExpected, checkedBody, checkId, checkUserId } from './body.ts'
 import { type OpenCollection, preparedToWrite, type WriteOptions } from './collection.ts'

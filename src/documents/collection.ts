@@ -10,11 +10,11 @@
  * relation stands in its place, so that a projection that never ran reads as empty.
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { throwIfAborted } from '../core/abort.ts'
 import type { Clock } from '../core/clock.ts'
 import type { Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Ids } from '../core/id.ts'
-import { throwIfAborted } from '../core/lifecycle.ts'
 import { describe, refuseUnknownOptions } from '../core/options.ts'
 import type { Database, Executor } from '../database/database.ts'
 import { Identifier, identifier, sql } from '../database/sql.ts'

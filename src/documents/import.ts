@@ -5,8 +5,8 @@
  * before the failing one stay. Existing documents are refused (by default), kept or replaced.
  */
 
+import { throwIfAborted } from '../core/abort.ts'
 import { InvalidOption, isRillflowError } from '../core/errors.ts'
-import { throwIfAborted } from '../core/lifecycle.ts'
 import { describe } from '../core/options.ts'
 import { copyField } from '../database/copy-text.ts'
 import type { Transaction } from '../database/database.ts'

@@ -5,7 +5,7 @@
  * have changed again, so that the look finds no reason: then the write is tried again.
  */
 
-import { throwIfAborted } from '../core/lifecycle.ts'
+import { throwIfAborted } from '../core/abort.ts'
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
 import { type Statement, sql } from '../database/sql.ts'

@@ -19,8 +19,9 @@
  *
  * What it does not do: wait for consumers (see `waitFor` for the log itself), or change an event once it is stored.
  */
+
+import { deadline } from '../core/abort.ts'
 import { canonicalUuid } from '../core/id.ts'
-import { deadline } from '../core/lifecycle.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'

@@ -8,7 +8,7 @@
  * needed one day is checked when the projection is defined, because PostgreSQL cuts longer ones silently.
  */
 import { InvalidName, InvalidOption } from '../core/errors.ts'
-import { nearestName } from '../core/nearest.ts'
+import { nearestName } from '../core/name.ts'
 import { type Identifier, identifier, literal } from '../database/sql.ts'
 import { type DeclaredColumn, type DeclaredIndex, type DeclaredTable, indexesOf, TrustedSql } from '../schema/table.ts'
 

@@ -10,8 +10,8 @@
  * is of the transaction, so a process that dies lets go of it, and a pooler in transaction mode may stand between.
  */
 import { createHash } from 'node:crypto'
+import { sleep, throwIfAborted } from '../core/abort.ts'
 import { isRillflowError, TimedOut } from '../core/errors.ts'
-import { sleep, throwIfAborted } from '../core/lifecycle.ts'
 import { type Backoff, delay, retry } from '../core/retry.ts'
 import type { Database, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'

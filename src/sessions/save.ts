@@ -7,9 +7,9 @@
  * outcomes of an append: after a lost connection it is sent again and recognised by the ids of its events.
  */
 import { createHash } from 'node:crypto'
+import { throwIfAborted } from '../core/abort.ts'
 import { isRillflowError, type RillflowError } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'
-import { throwIfAborted } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
 import { retry } from '../core/retry.ts'
 import type { Executor, Transaction } from '../database/database.ts'

@@ -7,7 +7,7 @@
 
 import type { Runnable } from '../consumers/runners/runnable.ts'
 import { startRunner } from '../consumers/runners/runner.ts'
-import { onAbort, once } from '../core/lifecycle.ts'
+import { onAbort, once } from '../core/abort.ts'
 import type { Service } from '../core/service.ts'
 import { spanOf } from './callback.ts'
 import type { Delivery } from './delivery.ts'

@@ -1,5 +1,5 @@
 /** A subscription of which nothing is stored (`durable: false`): for live views, which begin anew with every run. */
-import { onAbort } from '../core/lifecycle.ts'
+import { onAbort } from '../core/abort.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import { tailLog } from '../events/order/tail.ts'
 import { type Delivery, deliveryOf, type Settler } from './delivery.ts'

@@ -6,8 +6,9 @@
  * server the last event that was read must still be there; if it is not, the log is another one, and all partitions go
  * back to what is stored.
  */
+
+import { onAbort, sleep } from '../core/abort.ts'
 import { isRillflowError } from '../core/errors.ts'
-import { onAbort, sleep } from '../core/lifecycle.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'

@@ -1,5 +1,5 @@
 /** Waits until every appended event is in the read models. */
-import { sleep } from '../core/lifecycle.ts'
+import { sleep } from '../core/abort.ts'
 import type { Events } from '../events/events.ts'
 import type { Store } from '../store.ts'
 import { NotSettled } from './errors.ts'

@@ -8,7 +8,7 @@
  * its own, which is emptied and used again, or dropped, when the store is closed.
  */
 import { randomBytes } from 'node:crypto'
-import { once } from '../core/lifecycle.ts'
+import { once } from '../core/abort.ts'
 import type { Database } from '../database/database.ts'
 import { identifier, type Statement } from '../database/sql.ts'
 import type { EventMap, UntypedEvents } from '../events/definition.ts'

@@ -13,7 +13,7 @@
 import type { Awaitable } from '../core/core.ts'
 import { isPromise } from '../core/core.ts'
 import { type Named, nameOf } from '../core/definition.ts'
-import { derivedId } from '../core/derived-id.ts'
+import { derivedId } from '../core/id.ts'
 import type { Transaction } from '../database/database.ts'
 import { lendTransaction } from '../database/handle.ts'
 import { prepareAppend, writtenBy } from '../events/append/append.ts'

@@ -5,8 +5,7 @@
  * With an idempotency key, the id of the event and the id of its workflow follow from the schema and the key: a repeat, in
  * whatever process, finds the same workflow. The same key with other content, or for another stream, is refused.
  */
-import { derivedId } from '../core/derived-id.ts'
-import { canonicalUuid } from '../core/id.ts'
+import { canonicalUuid, derivedId } from '../core/id.ts'
 import { checkName } from '../core/name.ts'
 import { describe } from '../core/options.ts'
 import type { AnyTransaction } from '../database/transaction.ts'

@@ -4,8 +4,8 @@
  */
 import { isAlive } from '../consumers/runners/row.ts'
 import { consumerNames } from '../consumers/schema.ts'
+import { abortable, type Deferred, deadline, deferred } from '../core/abort.ts'
 import { isRillflowError, TimedOut } from '../core/errors.ts'
-import { abortable, type Deferred, deadline, deferred } from '../core/lifecycle.ts'
 import { openLoop } from '../core/loop.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'

@@ -2,7 +2,7 @@
  * The handle of one workflow: all events of one correlation id, and what handlers do because of them. It holds nothing: every
  * call reads or changes what is stored, so a handle can be made at any time from the id alone.
  */
-import { deadline } from '../core/lifecycle.ts'
+import { deadline } from '../core/abort.ts'
 import { checkName } from '../core/name.ts'
 import type { AppendParts } from '../events/append/append.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Breaker, type BreakerOptions, circuitBreaker } from '../../src/consumers/run/breaker.ts'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { manualClock } from '../core/manual-clock.ts'
 import { outcome } from '../support/shop.ts'
 

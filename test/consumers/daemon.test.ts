@@ -3,7 +3,7 @@ import { pause, reset, resume } from '../../src/consumers/operator.ts'
 import { runOnce } from '../../src/consumers/run/run.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import {
   type ConsumerParts,

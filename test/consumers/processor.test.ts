@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { defineProcessor, type Processor } from '../../src/consumers/processor.ts'
 import type { ConsumerStatus } from '../../src/consumers/status.ts'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import type { Store } from '../../src/store.ts'
 import {
   shopEvents as events,

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { replayRequested } from '../../src/consumers/dead-letters/replay.ts'
 import { take as takeLease } from '../../src/consumers/row.ts'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { upcaster } from '../../src/events/read/upcast.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import type { Transaction } from '../../src/database/database.ts'
 import { activateInline, holdInlineBarrier, listInline, retireInline } from '../../src/events/inline/barrier.ts'
 import { connect, onServer, outcome, paid, placed, waitersFor } from '../support/shop.ts'

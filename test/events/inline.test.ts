@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred, onAbort } from '../../src/core/lifecycle.ts'
+import { deferred, onAbort } from '../../src/core/abort.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { activateInline, listInline } from '../../src/events/inline/barrier.ts'
 import { upcaster } from '../../src/events/read/upcast.ts'

@@ -1,6 +1,6 @@
 /** Indexes on tables that are in use. */
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { type DeclaredTable, trustedSql } from '../../src/schema/table.ts'
 import { engine } from '../support/engines.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { type DeclaredColumn, type DeclaredTable, TableRegistry, trustedSql } from '../../src/schema/table.ts'
 import { engine } from '../support/engines.ts'

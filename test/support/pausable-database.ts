@@ -4,8 +4,9 @@
  *
  *     worker ──► pausable ──► database        a transaction that has begun continues to its end
  */
+
+import { type Deferred, deferred } from '../../src/core/abort.ts'
 import { StoreClosed } from '../../src/core/errors.ts'
-import { type Deferred, deferred } from '../../src/core/lifecycle.ts'
 import type { Database, Executor } from '../../src/database/database.ts'
 import type { Statement } from '../../src/database/sql.ts'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { HandlerDescription } from '../../src/workflows/insight/handlers.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'

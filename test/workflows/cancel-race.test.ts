@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type Deferred, deferred } from '../../src/core/lifecycle.ts'
+import { type Deferred, deferred } from '../../src/core/abort.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { workerOf } from '../support/run-worker.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { workerOf } from '../support/run-worker.ts'
 import { connect, onServer, openShop, shopEvents, waitersFor } from '../support/shop.ts'

@@ -1,6 +1,6 @@
 /** Executions that begin with their dispatch, on a worker of the same process that has room for them. */
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import type { Database } from '../../src/database/database.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { openDatabase } from '../support/engines.ts'

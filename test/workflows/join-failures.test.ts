@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { JoinPolicy } from '../../src/workflows/joins/join.ts'

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import type { Executor } from '../../src/database/database.ts'
 import { batch } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'

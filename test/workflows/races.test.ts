@@ -1,6 +1,6 @@
 /** Races between two workers, or a worker and an operator. */
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { complete } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { rescueExpired, rescueWorker } from '../../src/workflows/work/rescue.ts'

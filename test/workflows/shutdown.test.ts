@@ -1,6 +1,6 @@
 /** The state that a worker leaves when it stops, and the effect of a failing event on others. */
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { complete } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { workerOf } from '../support/run-worker.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { encodeCursor } from '../../src/core/page.ts'
 import { batch } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'

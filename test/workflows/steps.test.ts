@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/abort.ts'
 import { isRillflowError } from '../../src/core/errors.ts'
-import { deferred } from '../../src/core/lifecycle.ts'
 import { NonRetryable } from '../../src/workflows/errors.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { defineUndo, recordUndo, settleUndo, type UndoPlace } from '../../src/workflows/cancel/undo.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { pruneAttempts } from '../../src/workflows/retention.ts'

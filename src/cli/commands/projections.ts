@@ -12,7 +12,7 @@
  */
 import type { RunResult } from '../../consumers/run/run.ts'
 import { onAbort } from '../../core/abort.ts'
-import { nearestName } from '../../core/nearest.ts'
+import { nearestName } from '../../core/name.ts'
 import { kebabCase } from '../arguments.ts'
 import {
   type Argument,

@@ -16,8 +16,8 @@
  */
 import type { Snapshotter } from '../../aggregates/snapshotter.ts'
 import type { Runner } from '../../consumers/runners/runner.ts'
+import { onAbort, sleep, throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { onAbort, sleep, throwIfAborted } from '../../core/lifecycle.ts'
 import { isLoopback } from '../../server/access.ts'
 import type { StoreServer } from '../../server/server.ts'
 import type { Store, TenantedStore } from '../../store.ts'

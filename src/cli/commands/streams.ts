@@ -7,7 +7,7 @@
  * What can fail: a stream that does not exist; `show` suggests the nearest name.
  */
 
-import { nearestName } from '../../core/nearest.ts'
+import { nearestName } from '../../core/name.ts'
 import { StreamNotFound } from '../../events/errors.ts'
 import type { Store } from '../../store.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'

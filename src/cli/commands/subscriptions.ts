@@ -11,7 +11,7 @@
  */
 import type { From } from '../../consumers/consumer.ts'
 import { ConsumerNotFound } from '../../consumers/errors.ts'
-import { nearestName } from '../../core/nearest.ts'
+import { nearestName } from '../../core/name.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { EventFilter } from '../../events/read/log.ts'
 import type { Store } from '../../store.ts'

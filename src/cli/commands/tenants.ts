@@ -10,7 +10,7 @@
  * What can fail: a store without tenants (`WrongUsage`); a tenant or server that is not known; for `move`, a configuration
  * without a directory (`TenancyRequired`).
  */
-import { throwIfAborted } from '../../core/lifecycle.ts'
+import { throwIfAborted } from '../../core/abort.ts'
 import type { TenantStatus } from '../../tenants/status.ts'
 import type { Tenants } from '../../tenants/tenants.ts'
 import type { Selection } from '../../transfer/export/selection.ts'

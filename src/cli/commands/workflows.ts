@@ -9,7 +9,7 @@
  *
  * What can fail: a workflow that is not known (`NothingFound`).
  */
-import { onAbort } from '../../core/lifecycle.ts'
+import { onAbort } from '../../core/abort.ts'
 import type { Store } from '../../store.ts'
 import type { Activity } from '../../workflows/insight/activity.ts'
 import type { TreeNode } from '../../workflows/insight/tree.ts'

@@ -16,8 +16,7 @@
  * (`DeadLetterConflict`), or of a dead letter that is not there (`DeadLetterNotFound`).
  */
 import { InvalidOption } from '../../core/errors.ts'
-import { textFault } from '../../core/name.ts'
-import { nearestName } from '../../core/nearest.ts'
+import { nearestName, textFault } from '../../core/name.ts'
 import type { Page } from '../../core/page.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'

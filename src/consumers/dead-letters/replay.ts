@@ -9,8 +9,8 @@
  * Locks are taken in the order of the consumer's batches: the dead letter, then the consumer's row at the end.
  */
 
+import { onAbort } from '../../core/abort.ts'
 import { ConsumerTimeout, isRillflowError } from '../../core/errors.ts'
-import { onAbort } from '../../core/lifecycle.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'

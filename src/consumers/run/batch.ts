@@ -12,8 +12,8 @@
  * What says nothing about the event (a lost connection, a lost lease) is thrown on and counts as no attempt.
  */
 
+import { abortable } from '../../core/abort.ts'
 import { ConsumerTimeout, isRillflowError } from '../../core/errors.ts'
-import { abortable } from '../../core/lifecycle.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { sqlStateOf } from '../../database/sqlstate.ts'

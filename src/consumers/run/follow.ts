@@ -7,8 +7,8 @@
  * - After anything unexpected the row is read again: what is in memory is never believed over it.
  */
 
+import { abortable, onAbort, sleep } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { abortable, onAbort, sleep } from '../../core/lifecycle.ts'
 import { delay } from '../../core/retry.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'

@@ -18,8 +18,8 @@
  * interfere. What can fail: the handler, as the policy says; `runOnce` reports it, and `run` rejects with it.
  */
 
+import { throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import { settle } from '../../events/order/order.ts'
 import { type Consumer, ensureConsumer } from '../consumer.ts'
 import type { Consumers } from '../consumers.ts'

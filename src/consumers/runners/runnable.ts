@@ -7,7 +7,7 @@
  */
 import type { Definition } from '../../core/definition.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { nearestName } from '../../core/nearest.ts'
+import { nearestName } from '../../core/name.ts'
 import { describe } from '../../core/options.ts'
 import type { ConsumerKind, From } from '../consumer.ts'
 import type { Consumers } from '../consumers.ts'

@@ -16,10 +16,10 @@
  * `demote`); work that is running completes first.
  */
 import { type Named, nameOf } from '../../core/definition.ts'
-import { nearestName } from '../../core/nearest.ts'
+import { nearestName } from '../../core/name.ts'
+import { checkWhole } from '../../core/options.ts'
 import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
 import type { Services } from '../../core/service.ts'
-import { checkWhole } from '../../core/whole.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { RunnerNotFound } from '../errors.ts'

@@ -1,5 +1,5 @@
 /** What a query can read: the columns of its table, and the indexes that make it quick. */
-import { nearestName } from '../../core/nearest.ts'
+import { nearestName } from '../../core/name.ts'
 import { identifier } from '../../database/sql.ts'
 import { InvalidQuery } from '../errors.ts'
 import { metaColumns, pathKey, placeKey } from './expression.ts'

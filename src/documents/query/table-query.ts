@@ -1,5 +1,5 @@
 /** A query over one table: the steps, each of which gives a new query, and the ways to read its results. */
-import { throwIfAborted } from '../../core/lifecycle.ts'
+import { throwIfAborted } from '../../core/abort.ts'
 import type { Page, PageOptions } from '../../core/page.ts'
 import type { CallOptions } from '../collection.ts'
 import { InvalidQuery, NotOne } from '../errors.ts'

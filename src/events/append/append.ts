@@ -2,9 +2,10 @@
  * One call of append, from the caller's arguments to its results: grouped with others of this process, or inside a
  * transaction of the caller's.
  */
+
+import { throwIfAborted } from '../../core/abort.ts'
 import { type Awaitable, isPromise } from '../../core/core.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import { OutcomeUnknown } from '../../database/errors.ts'

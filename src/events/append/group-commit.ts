@@ -19,9 +19,9 @@
  * database is then `OutcomeUnknown`, never "failed".
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { settledWithin, sleep } from '../../core/abort.ts'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError, StoreClosed } from '../../core/errors.ts'
-import { settledWithin, sleep } from '../../core/lifecycle.ts'
 import { type Backoff, defaultBackoff, delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { OutcomeUnknown } from '../../database/errors.ts'

@@ -7,8 +7,8 @@
  * committed with each chunk, and a source given again under that name is skipped, and compared, up to there.
  */
 import { createHash, type Hash } from 'node:crypto'
+import { throwIfAborted } from '../../core/abort.ts'
 import { InvalidEvent, InvalidOption } from '../../core/errors.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
 import { copyField } from '../../database/copy-text.ts'
 import { sql } from '../../database/sql.ts'

@@ -11,8 +11,8 @@
  * for it. It is never waited for longer than half a second at a time, since appends queue behind a transaction that waits.
  */
 
+import { sleep } from '../../core/abort.ts'
 import { isRillflowError, TimedOut } from '../../core/errors.ts'
-import { sleep } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import type { Executor, Transaction } from '../../database/database.ts'

@@ -9,8 +9,9 @@
  * change one document wait for each other before positions are drawn: what a projection does to a document, it does in
  * the order of positions.
  */
+
+import { abortable, onAbort } from '../../core/abort.ts'
 import { ConsumerTimeout, isRillflowError, type RillflowError } from '../../core/errors.ts'
-import { abortable, onAbort } from '../../core/lifecycle.ts'
 import type { Transaction } from '../../database/database.ts'
 import { lendTransaction } from '../../database/handle.ts'
 import { sql } from '../../database/sql.ts'

@@ -6,8 +6,9 @@
  * and that event must still be there: positions between it and the settled head may not have been on disk yet, and are
  * then drawn again. A server that is away is waited for.
  */
+
+import { throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
 import { checkPosition, type EventFilter, type From, readSettled } from '../read/log.ts'

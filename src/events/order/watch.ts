@@ -14,8 +14,9 @@
  * took over, which the timeline shows: events that were read may be undone. A waiter whose log was replaced is rejected with
  * `LogRewound`; after a restart it is answered at once, and looks itself. Any other error rejects all waiters.
  */
+
+import { abortError, onAbort } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { abortError, onAbort } from '../../core/lifecycle.ts'
 import { openLoop } from '../../core/loop.ts'
 import { sql } from '../../database/sql.ts'
 import { channels } from '../../telemetry/telemetry.ts'

@@ -6,7 +6,7 @@
  * read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
  * index of its own.
  */
-import { checkWhole, maxPosition } from '../../core/whole.ts'
+import { checkWhole, maxPosition } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'

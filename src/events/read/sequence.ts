@@ -1,5 +1,5 @@
 /** A lazily read sequence of events: iterate it, or take all of it at once. */
-import { abortError } from '../../core/lifecycle.ts'
+import { abortError } from '../../core/abort.ts'
 
 export interface EventSequence<E> extends AsyncIterable<E> {
   /** Reads to the end, into memory. */

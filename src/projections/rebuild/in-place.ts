@@ -19,7 +19,7 @@ import {
   takeToRebuild,
 } from '../../consumers/operator.ts'
 import type { Lease } from '../../consumers/row.ts'
-import { sleep } from '../../core/lifecycle.ts'
+import { sleep } from '../../core/abort.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import type { Log } from '../../events/log.ts'
 import { inPlaceConsumer } from '../consumer.ts'

@@ -12,7 +12,7 @@
  * one transaction. One that fails for good ends the compensation: it is a dead letter, and those before it stay recorded.
  */
 
-import { derivedId } from '../../core/derived-id.ts'
+import { derivedId } from '../../core/id.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'

@@ -8,7 +8,7 @@
 import type { Awaitable } from '../../core/core.ts'
 import { nameOf } from '../../core/definition.ts'
 import { encodeJson } from '../../core/json.ts'
-import { nearestName } from '../../core/nearest.ts'
+import { nearestName } from '../../core/name.ts'
 import { refuseUnknownOptions } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'

@@ -2,7 +2,7 @@
  * New executions, and those that wait no longer: both become ready, take their place in their lane, or queue for it. The
  * caller holds the rows of their workflows, which everything locks first and in one order.
  */
-import { derivedId } from '../../core/derived-id.ts'
+import { derivedId } from '../../core/id.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'

@@ -6,8 +6,8 @@
  * workflow in their order, wherever it runs.
  */
 import { isInterruption } from '../../consumers/run/failure.ts'
+import { abortable, onAbort } from '../../core/abort.ts'
 import type { Awaitable } from '../../core/core.ts'
-import { abortable, onAbort } from '../../core/lifecycle.ts'
 import type { Transaction } from '../../database/database.ts'
 import { lendTransaction } from '../../database/handle.ts'
 import { sql } from '../../database/sql.ts'

@@ -6,7 +6,7 @@
 import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
-import { nearestName } from '../../core/nearest.ts'
+import { nearestName } from '../../core/name.ts'
 import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
 import type { Transaction } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'

@@ -10,9 +10,9 @@
  * also during a wait for the next line.
  */
 
+import { onAbort, sleep, throwIfAborted } from '../../core/abort.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { onAbort, sleep, throwIfAborted } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
 import { describe } from '../../core/options.ts'
 import { defaultBackoff, delay } from '../../core/retry.ts'

@@ -14,8 +14,8 @@
  * depend on how many events, branches and joins are moved.
  */
 import type { Awaitable } from '../../core/core.ts'
-import { derivedId } from '../../core/derived-id.ts'
-import { nearestName } from '../../core/nearest.ts'
+import { derivedId } from '../../core/id.ts'
+import { nearestName } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'

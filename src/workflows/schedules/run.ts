@@ -4,9 +4,9 @@
  * publishes the same events, not more.
  */
 import { describeError, type ErrorDescription, isInterruption } from '../../consumers/run/failure.ts'
-import { derivedId } from '../../core/derived-id.ts'
+import { abortable, onAbort } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { abortable, onAbort } from '../../core/lifecycle.ts'
+import { derivedId } from '../../core/id.ts'
 import { sql } from '../../database/sql.ts'
 import { prepareAppend, writtenBy } from '../../events/append/append.ts'
 import type { StreamEvents } from '../../events/append/prepare.ts'

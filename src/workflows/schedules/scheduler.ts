@@ -1,7 +1,7 @@
 /** Runs schedules on behalf of workers: begins runs that are due, stores their ends, and waits for them when a worker stops. */
 import { isInterruption } from '../../consumers/run/failure.ts'
+import { abortable, settledWithin, sleep } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { abortable, settledWithin, sleep } from '../../core/lifecycle.ts'
 import { delay } from '../../core/retry.ts'
 import type { Log } from '../../events/log.ts'
 import type { AppendIn, EmitLimits } from '../emit.ts'

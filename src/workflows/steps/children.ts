@@ -9,7 +9,7 @@
  * look, soon after each execution that ends, at those that may be.
  */
 import { consumerNames } from '../../consumers/schema.ts'
-import { derivedId } from '../../core/derived-id.ts'
+import { derivedId } from '../../core/id.ts'
 import { checkName } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'

@@ -1,8 +1,8 @@
 /** The context of a handler: its second argument, with steps, waits, child workflows and values that repeat. */
 import { createHash } from 'node:crypto'
+import type { Cutoff } from '../../core/abort.ts'
 import type { Awaitable } from '../../core/core.ts'
-import type { Cutoff } from '../../core/cutoff.ts'
-import { derivedId } from '../../core/derived-id.ts'
+import { derivedId } from '../../core/id.ts'
 import type { Transaction } from '../../database/database.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../../events/definition.ts'
 import { type Emission, type EmitOptions, emit } from '../emit.ts'

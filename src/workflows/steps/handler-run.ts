@@ -7,9 +7,9 @@
  *       └─► wait ─► nothing running for a turn of the event loop ─► suspended
  */
 import { isInterruption } from '../../consumers/run/failure.ts'
+import { type Deferred, deferred, onAbort } from '../../core/abort.ts'
 import type { Timer } from '../../core/clock.ts'
 import { isRillflowError, type RillflowError } from '../../core/errors.ts'
-import { type Deferred, deferred, onAbort } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
 import type { Transaction } from '../../database/database.ts'
 import { ExecutionLost } from '../errors.ts'

@@ -4,9 +4,9 @@
  * is stored without its cause.
  */
 import { isInterruption } from '../../consumers/run/failure.ts'
+import { sleep } from '../../core/abort.ts'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { sleep } from '../../core/lifecycle.ts'
 import { delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import type { Log } from '../../events/log.ts'

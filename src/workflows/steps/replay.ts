@@ -12,9 +12,10 @@
  * A failure counts for the rest of its attempt, so that a handler that has caught it takes the same way after a wait; the
  * next attempt runs the step again. Nothing here knows the database.
  */
+
+import { type Deferred, deferred } from '../../core/abort.ts'
 import type { Clock, Timer } from '../../core/clock.ts'
 import type { RillflowError } from '../../core/errors.ts'
-import { type Deferred, deferred } from '../../core/lifecycle.ts'
 import { NonDeterministic } from '../errors.ts'
 
 export type CallKind = 'step' | 'tx' | 'sleep' | 'wait' | 'start' | 'child'

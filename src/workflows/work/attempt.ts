@@ -12,7 +12,7 @@
  * which code that is (`leave`), because a compensation waits for its end.
  */
 import { describeError } from '../../consumers/run/failure.ts'
-import { Cutoff } from '../../core/cutoff.ts'
+import { Cutoff } from '../../core/abort.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { cancelIn } from '../cancel/cancel.ts'

@@ -3,8 +3,8 @@
  * good. And how a failure becomes one of these, as the policy of its handler says.
  */
 import { describeError, type ErrorDescription, isInterruption, propertyOf } from '../../consumers/run/failure.ts'
+import { abortable, deadline } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { abortable, deadline } from '../../core/lifecycle.ts'
 import { delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import type { Log } from '../../events/log.ts'

@@ -18,9 +18,8 @@
  */
 
 import type { ConcurrencyShare } from '../../consumers/runners/concurrency.ts'
-import { Cutoff } from '../../core/cutoff.ts'
+import { abortable, Cutoff, type Deferred, deferred, once, settledWithin } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { abortable, type Deferred, deferred, once, settledWithin } from '../../core/lifecycle.ts'
 import type { StoppingAttempt } from '../cancel/compensate.ts'
 import { ExecutionLost } from '../errors.ts'
 import type { Handler } from '../handler.ts'

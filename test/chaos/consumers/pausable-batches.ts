@@ -5,7 +5,7 @@
  *     renew leases ─────► waits while a batch is paused
  *     batch ──► paused? ──► begin · effects · checkpoint · commit
  */
-import { deferred } from '../../../src/core/lifecycle.ts'
+import { deferred } from '../../../src/core/abort.ts'
 import type { Database, Transaction } from '../../../src/database/database.ts'
 import type { Statement } from '../../../src/database/sql.ts'
 

@@ -1,6 +1,6 @@
 /** A database that is unavailable while handlers run. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { deferred } from '../../../src/core/lifecycle.ts'
+import { deferred } from '../../../src/core/abort.ts'
 import { openStore } from '../../../src/store.ts'
 import { complete } from '../../../src/workflows/emit.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'

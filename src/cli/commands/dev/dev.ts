@@ -15,8 +15,8 @@
  */
 import { existsSync } from 'node:fs'
 import { basename, relative } from 'node:path'
+import { sleep } from '../../../core/abort.ts'
 import { isRillflowError } from '../../../core/errors.ts'
-import { sleep } from '../../../core/lifecycle.ts'
 import type { StoreServer } from '../../../server/server.ts'
 import type { Store } from '../../../store.ts'
 import { type Command, defineCommand, type Invocation, type Opened } from '../../command.ts'

@@ -14,7 +14,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { type Dirent, type FSWatcher, readdirSync, watch } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { onAbort } from '../../../core/lifecycle.ts'
+import { onAbort } from '../../../core/abort.ts'
 import type { ExitCode, Invocation } from '../../command.ts'
 import { type Order, parentMark } from '../../interrupt.ts'
 

@@ -1,2 +1,0 @@
-/** Moved to `abort.ts`. */
-export { Cutoff } from './abort.ts'

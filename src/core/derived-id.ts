@@ -1,2 +1,0 @@
-/** Moved to `id.ts`. */
-export { derivedId } from './id.ts'

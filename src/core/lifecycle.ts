@@ -1,2 +1,0 @@
-/** Moved to `abort.ts`. */
-export * from './abort.ts'

@@ -1,2 +1,0 @@
-/** Moved to `name.ts`. */
-export { nearestName } from './name.ts'

@@ -1,2 +1,0 @@
-/** Moved to `options.ts`. */
-export { checkWhole, maxPosition } from './options.ts'
