@@ -111,3 +111,8 @@ export async function expectNothingOpen({ query }: OrderChecks): Promise<void> {
   expect(await query('select batch_id, index, open from ~workflow_branches where open <> 0')).toEqual([])
   expect(await query("select sum(value)::int as n from ~workflow_counters where name = 'active'")).toEqual([{ n: 0 }])
 }
+
+/** Resolves when there are this many entries. */
+export async function joined({ query }: OrderChecks, entries: number): Promise<void> {
+  await waitUntil(async () => (await query('select 1 from ~workflow_join_entries')).length === entries)
+}
