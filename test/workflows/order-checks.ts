@@ -13,6 +13,7 @@ import type { WorkflowStatus } from '../../src/workflows/status.ts'
 import type { Workflow } from '../../src/workflows/workflow.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
 
 export interface CheckEvents {
   readonly OrderPlaced: { readonly items: readonly string[] }
