@@ -105,7 +105,8 @@ async function handle({ ack }: SubscriptionOptions, delivery: Delivery, run: Run
   } catch (reason) {
     await delivery.nack({ reason }).catch((error: unknown) => {
       // A lost lease is not a matter of this loop: the event goes to another runner. An outcome that `run` gave stands.
-      if (!isRillflowError(error, 'lease_lost') && !isRillflowError(error, 'already_settled')) throw error
+      const isDeliveredAgain = isRillflowError(error, 'lease_lost') || isRillflowError(error, 'checkpoint_moved')
+      if (!isDeliveredAgain && !isRillflowError(error, 'already_settled')) throw error
     })
     return
   }

@@ -85,8 +85,8 @@ export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
   end`
 
 /**
- * - p_reached: what the caller has dispatched before; a lower checkpoint is one that a crash of the server has taken
- *   back.
+ * - p_reached: the checkpoint that the caller knows to be stored; another one is one that a crash of the server, or a
+ *   fail-over, has taken back.
  * - p_first, p_checkpoint: the first of the events, and where the consumer is when they are done.
  * - is_idle: whether some of the workflows have nothing to do, so that they may be settled with it.
  * - p_worker: a worker that has room for p_limit more, of p_worker_routes, or null. Nothing of these begins out of turn:
@@ -94,7 +94,7 @@ export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
  *
  * Not flushed to the disk, for the reasons that the dispatcher and the claim have.
  */
-export const dispatch: SqlFunction = plpgsql({ revision: 2, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
+export const dispatch: SqlFunction = plpgsql({ revision: 3, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
   create function ~workflow_dispatch(
     p_consumer text,
     p_fence bigint,
@@ -138,7 +138,7 @@ export const dispatch: SqlFunction = plpgsql({ revision: 2, settings: [...byInde
       for update;
     outcome := case
       when dispatcher.fence is distinct from p_fence then 'lost'
-      when dispatcher.checkpoint < p_reached or dispatcher.checkpoint >= p_first then 'moved'
+      when dispatcher.checkpoint <> p_reached or dispatcher.checkpoint >= p_first then 'moved'
       when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
     if outcome is not null then
       return;
