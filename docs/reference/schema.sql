@@ -112,6 +112,7 @@ create table "rillflow"."consumers" (
   created_at timestamptz not null default now(),
   progressed_at timestamptz not null default now(),
   attempts integer not null default 0,
+  batch_limit integer,
   name text collate "C" primary key,
   kind text not null,
   state text not null default 'active',
@@ -470,7 +471,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '819930e0e1883a85cc0ff9f6140031604667fce9a3e58771a0ad2c0584b53d76', true);
+values (1, 'baseline', '0fbd3eb2f17e559a9f744998c2682e978b0db8ebb180a0b406212b5960928828', true);
 
 -- function clock
 
