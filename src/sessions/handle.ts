@@ -8,7 +8,7 @@ import { isRillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import type { EventMap, EventsAccepted, NewEvent, UntypedEvents } from '../events/definition.ts'
-import { IdempotencyConflict } from '../events/errors.ts'
+import { IdempotencyConflict, IdempotencyMismatch } from '../events/errors.ts'
 import { rereadable } from '../events/read/read.ts'
 import { outcomeOfKey } from './key.ts'
 import type { Sent } from './save.ts'
@@ -94,6 +94,7 @@ async function decideOn(
   options: HandleSessionOptions,
   decide: (loaded: Deciding) => readonly AnyEvent[],
 ): Promise<Decided<unknown>> {
+  const stream = checkStream(aggregate, id)
   const { value, saved } = await handleWork(
     parts,
     async session => {
@@ -101,9 +102,10 @@ async function decideOn(
       return { loaded, events: decide(loaded) }
     },
     options,
+    stream,
   )
   if (value !== undefined) return { state: value.loaded.state, events: saved.repeated ? [] : value.events, saved }
-  const { state } = await loadState(parts, aggregate, checkStream(aggregate, id), parts.log.database)
+  const { state } = await loadState(parts, aggregate, stream, parts.log.database)
   return { state, events: [], saved }
 }
 
@@ -111,9 +113,10 @@ async function handleWork<T>(
   parts: SessionParts,
   work: (session: Session) => Awaitable<T>,
   { retries = 3, ...options }: HandleSessionOptions = {},
+  stream?: string,
 ): Promise<HandledSession<T>> {
   const { headers, correlationId, causationId, userId }: SessionOptions = options
-  const earlier = await earlierOutcome(parts, options)
+  const earlier = await earlierOutcome(parts, options, stream)
   if (earlier !== undefined) return { value: undefined, saved: savedOf(earlier) }
   for (let attempt = 1; ; attempt++) {
     const session = openSession(parts, { headers, correlationId, causationId, userId })
@@ -127,14 +130,22 @@ async function handleWork<T>(
   }
 }
 
-/** Looked up first: the state that the first call led to would refuse a second one. */
+/**
+ * Looked up first: the state that the first call led to would refuse a second one. `stream`: the only one that a repeat can
+ * have written to.
+ */
 async function earlierOutcome(
   { log }: SessionParts,
   { idempotencyKey: key, onRepeat }: HandleSessionOptions,
+  stream: string | undefined,
 ): Promise<Sent | undefined> {
   if (key === undefined) return undefined
   checkName('Idempotency key', key)
   const earlier = await rereadable(log.database, log, () => outcomeOfKey(log.database, log, key))
+  if (earlier !== undefined && stream !== undefined) {
+    const isOther = earlier.documents.length > 0 || earlier.streams.some(each => each.stream !== stream)
+    if (isOther) throw new IdempotencyMismatch({ key })
+  }
   if (earlier !== undefined && onRepeat === 'error') throw new IdempotencyConflict({ key })
   return earlier
 }
