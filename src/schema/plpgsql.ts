@@ -1,5 +1,5 @@
 /**
- * SQL functions of the schema, written so that they read as they stand.
+ * SQL functions of the schema, in a notation that reads like SQL.
  *
  *     export const countOpen = plpgsql({ revision: 3 })`
  *       create function ~count_open(p_stream text, out total bigint)
@@ -39,7 +39,7 @@ export interface SqlFunction {
    * The names of this schema that it uses, itself included: a test checks that each belongs to a folder it may know.
    */
   readonly uses: ReadonlySet<string>
-  /** The statement that makes it, or replaces what is there. */
+  /** The statement that makes it, or replaces the existing one. */
   create(schema: string): string
   /** Its body alone, as the catalogue has it. */
   body(schema: string): string
@@ -52,8 +52,9 @@ type Template = (strings: TemplateStringsArray, ...parts: readonly Fragment[]) =
  * parameters has, and takes a scan of the whole table for cheaper as soon as it guesses too many. And a connection
  * keeps its plans: made while the tables are small, they would be used when the tables are large.
  *
- * With the shape of the plan given, one plan fits all values. Without `force_generic_plan` a statement with arrays would be
- * planned at every call: knowing their length always looks cheaper. (Publish to settled: 2.9 ms instead of 3.4.)
+ * With the shape of the plan given, one plan fits all values. Without `force_generic_plan` a statement with arrays
+ * would be planned at every call: knowing their length always looks cheaper. (Publish to settled: 2.9 ms instead of
+ * 3.4.)
  */
 export const byIndexOnly: readonly string[] = [
   'enable_seqscan = off',
@@ -74,7 +75,7 @@ export function plpgsql({ revision, settings = [] }: FunctionOptions): Template 
   return routine(revision, ['language plpgsql volatile', ...lines], /^(declare|begin)$/m)
 }
 
-/** What an expression depends on, as PostgreSQL calls it. */
+/** PostgreSQL's word for the things that an expression depends on. */
 type Volatility = 'immutable' | 'stable' | 'volatile'
 
 /**

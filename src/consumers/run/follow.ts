@@ -1,10 +1,10 @@
 /**
- * Following the log for one consumer, under a lease: read a page, apply it, again; wait at the end, and after a failure.
+ * Follows the log for one consumer, under a lease: read a page, apply it, again; wait at the end, and after a failure.
  *
  * Invariants:
- * - What was applied is what the stored checkpoint says; the cursor in memory is ahead of it only by events that the
- *   filter leaves out, and those are saved soon, so that a restart does not look at them again and lag is true.
- * - After anything unexpected the row is read again: what is in memory is never believed over it.
+ * - The stored checkpoint says which events were applied; the cursor in memory is ahead of it only by events that the
+ *   filter skips. It is saved soon, so that a restart does not read them again and the lag is right.
+ * - After an unexpected error the row is read again: it decides, not the state in memory.
  */
 
 import { abortable, onAbort, sleep } from '../../core/abort.ts'
@@ -43,14 +43,14 @@ interface Place {
   seen: Settled | undefined
 }
 
-/** Events left out by the filter are saved after this long, or this many. */
+/** The cursor is saved after this long, or this many events that the filter skips. */
 const saveEveryMs = 250
 const saveEveryEvents = 10_000
 /** Requests that are due one after the other are carried out together, so that the log is followed in between. */
 const replayEveryMs = 100
 const troubleBackoff = { baseMs: 50, factor: 2, maxMs: 30_000, jitter: 0.3 }
 
-/** Returns when the lease is to be given back or is lost, or the consumer was paused; rejects if its policy stops it. */
+/** Returns when the lease is to be released or is lost, or the consumer was paused; rejects if its policy stops it. */
 export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldLease): Promise<void> {
   const { log } = parts
   const { lease, drain, lost } = hold
@@ -86,7 +86,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
         const waitMs = isRillflowError(error, 'circuit_open')
           ? Math.max(1, (error as unknown as { retryInMs: number }).retryInMs)
           : delay(troubleBackoff, ++troubles)
-        log.telemetry.log.warn({ schema: log.schema, consumer: consumer.name, error }, 'a consumer is held up')
+        log.telemetry.log.warn({ schema: log.schema, consumer: consumer.name, error }, 'A consumer cannot continue.')
         await noteError(log, hold, error)
         await interruption.wait(waitMs)
       }
@@ -163,7 +163,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   }
 }
 
-/** The policy has stopped the consumer; the cause is what the handler threw. */
+/** The policy has stopped the consumer; the cause is the error of the handler. */
 class Stopped extends Error {
   constructor(cause: unknown) {
     super('stopped', { cause })
@@ -195,27 +195,27 @@ async function findPlace(log: Log, { lease }: HeldLease): Promise<Place | undefi
   return { cursor: checkpoint, saved: checkpoint, attempts, notBefore, seen }
 }
 
-/** For `status`; a database that is away cannot be told that it is. */
+/** For `status`. A failure to write it is ignored: the database itself may be away. */
 async function noteError(log: Log, { lease }: HeldLease, error: unknown): Promise<void> {
   await reportError(log, lease, describeError(error)).catch(() => {})
 }
 
-/** What is due later than this is seen with a look of the host. */
+/** A request that is due later than this is found by the next look of the runner. */
 const longestAskMs = 600_000
 
 interface Interruption {
-  /** Whether somebody asked for a look at the dead letters since the last time; true at first. */
+  /** Whether a look at the dead letters was requested since the last one; true at first. */
   taken(): boolean
-  /** Asks for one by itself. */
+  /** Requests one itself. */
   askIn(ms: number): void
-  /** Waits, unless something comes up. */
+  /** Waits, unless a request or the end of the lease comes first. */
   wait(ms: number): Promise<void>
-  /** Undefined if something comes up first, or after `limitMs`. */
+  /** Undefined if a request or the end of the lease comes first, or after `limitMs`. */
   during<T>(work: (signal: AbortSignal) => Promise<T>, limitMs?: number): Promise<T | undefined>
   dispose(): void
 }
 
-/** What ends a wait early: the lease is to be given back or is lost, or somebody asked for something. */
+/** The ends of a wait: the lease is to be released or is lost, or a look was requested. */
 function interruptible({ drain, lost, onRequest }: HeldLease): Interruption {
   let isAsked = true
   let current: AbortController | undefined

@@ -3,15 +3,15 @@
  *
  *     lock.7   { pid, host, since, token, … }      the file with the highest number names the holder
  *
- * A process takes the folder by creating the file with the next number, which succeeds for one process only. So a takeover
- * can only replace the lock that was examined, unlike removing or renaming one file called "lock". The file with the
- * highest number is never deleted, only marked as released. A process that was so slow that its number is below the
- * highest removes its file and tries again.
+ * A process takes the folder by creating the file with the next number, which succeeds for one process only. So a
+ * takeover can only replace the lock that was examined, unlike removing or renaming one file called "lock". The file
+ * with the highest number is never deleted, only marked as released. A process that was so slow that its number is
+ * below the highest removes its file and tries again.
  *
  * A holder is examined by its process where that is visible (same host, boot and process namespace): it is dead if the
- * process does not exist, is a zombie, or started at another time. Elsewhere it is examined by its heartbeat, a rewrite of
- * the file every few seconds, by the clock of the file system. With each heartbeat a holder checks that it still holds the
- * folder; once it does not, it never does again.
+ * process does not exist, is a zombie, or started at another time. Elsewhere it is examined by its heartbeat, a rewrite
+ * of the file every few seconds, by the clock of the file system. With each heartbeat a holder checks that it still
+ * holds the folder; once it does not, it never does again.
  */
 import { randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
@@ -43,7 +43,7 @@ interface Holder {
   readonly host: string
   readonly since: string
   readonly token: string
-  /** When the process started, in ticks since the boot. */
+  /** When the process started, in clock units since the boot. */
   readonly started?: string | undefined
   readonly boot?: string | undefined
   readonly namespace?: string | undefined

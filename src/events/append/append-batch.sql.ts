@@ -14,7 +14,7 @@
  *   must not be held up by one stream; creating one may wait for a moment, then 55P03 makes the caller split the batch).
  * - p_event_parts, p_event_numbers: by event, its part and its number in it, both from 1.
  *
- * `versions` is what the streams were at before, by part; `positions` has those of all events that are stored, in order;
+ * `versions` are those of the streams before the append, by part; `positions` are those of all stored events, in order;
  * `failed_parts` is, by append, the part that was refused.
  */
 import { type Fragment, fragment } from '../../database/sql.ts'
@@ -165,7 +165,7 @@ const checkIds: Fragment = fragment`
     end loop;
   end if;`
 
-/** What the state of one stream means to an append; `e` has what is expected. */
+/** The outcome of an append by the state of one stream; `e` has the expected version. */
 function outcomeOf(of: {
   isBusy: Fragment
   mark: Fragment
@@ -271,7 +271,7 @@ const advanceStreams: Fragment = fragment`
     end if;
   end if;`
 
-/** What refused appends have left: the keys they brought, and streams made for them while waiting. */
+/** Removes the rows of refused appends: the keys they brought, and streams made for them while waiting. */
 const removeTraces: Fragment = fragment`
   if 'appended' <> any(outcomes) then
     if p_keys is not null then
