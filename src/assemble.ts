@@ -66,7 +66,7 @@ export function assemble<M extends EventMap>(
   const database = watchStatements(opened, { telemetry, schema: schemaName }, options)
   const onStep = ({ object, reason }: Step): void => {
     telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
-    telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
+    telemetry.log.info({ schema: schemaName, object, reason }, 'A sync has made a step.')
   }
   const tables = new TableRegistry()
   const schema = openSchema(database, { schema: schemaName, tables, library, onStep })
