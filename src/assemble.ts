@@ -133,7 +133,7 @@ export function assemble<M extends EventMap>(
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
     await servers.close()
-    // Running work is cut off a little before the end: what a runner holds is given back after that.
+    // Running work is cut off a little before the end: a runner releases its leases after that.
     await settledWithin(services.close({ timeoutMs: closeMs * 0.8 }), left())
     workflows.close()
     await settledWithin(upkeep.stop(), left())

@@ -146,6 +146,18 @@ const sentences: Record<string, Example> = {
       'bench/harness/rillflow.ts': `export * from '../../dist/index.js'`,
     },
   },
+  'the message of an invalid option is a sentence': {
+    rule: rules.optionErrorsAreSentences,
+    caught: {
+      'src/core/page.ts': `throw new InvalidOption({ option: 'after', reason: 'must be text' })`,
+      'src/core/options.ts': 'throw new InvalidOption({\n  option,\n  reason: `must be a number`,\n})',
+    },
+    passed: {
+      'src/core/page.ts': `throw new InvalidOption({ option: 'after', reason: 'The option "after" must be text.' })`,
+      'src/core/options.ts': 'throw new InvalidOption({ option, reason: `The limit must be a number.` })',
+      'src/core/name.ts': `throw new InvalidName({ what, given, reason: 'is empty' })`,
+    },
+  },
   'source, documentation and test titles use plain words': {
     rule: rules.wordsArePlain,
     caught: {

@@ -57,7 +57,7 @@ export interface Consumer {
   readonly takesFaults?: boolean | undefined
   /**
    * Called before its events are read, outside of any transaction; while it rejects, the consumer waits. The signal
-   * aborts when the lease is to be given back.
+   * aborts when the lease is to be released.
    */
   prepare?(signal?: AbortSignal): Promise<void>
   /**

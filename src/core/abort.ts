@@ -1,10 +1,10 @@
 /**
  * Waiting that can be aborted: signals, deadlines, sleep, promises that are settled later, and stopping once.
  *
- * A signal may live as long as the program and be passed to every call, so each wait must remove what it added to it.
- * All waits on one signal share one listener: Node warns from the eleventh listener on, and adding one compares it with
- * all others (20,000 cost 660 ms; shared, 40 ms). `AbortSignal.any` is not used here: on Node 20 a signal that was
- * combined with a long-lived one stays in memory as long as that.
+ * A signal may live as long as the program and be passed to every call, so each wait must remove its listener. All
+ * waits on one signal share one listener: Node warns from the eleventh listener on, and adding one compares it with all
+ * others (20,000 cost 660 ms; shared, 40 ms). `AbortSignal.any` is not used here: on Node 20 a signal that was combined
+ * with a long-lived one stays in memory as long as that.
  *
  * Invariant: when no wait is left, the signal has no listener of ours.
  */

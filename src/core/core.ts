@@ -6,8 +6,8 @@
  *   name           names of streams, types and keys; the category of a stream; the name that was probably meant
  *   definition     the part that all definitions share: a kind and a name
  *   page           the shape of every list: items, and the text that leads to the next page
- *   id             ids that sort by time: new ones, and ids that follow from what they are about
- *   json           values to JSON text, refused with a path if the text would not hold what the value meant
+ *   id             ids that sort by time: new ones, and ids derived from the content they identify
+ *   json           values to JSON text, refused with a path if the text would not read back as the value
  *   schema-check   any Standard Schema, asked whether a value fits
  *   clock          time and timers, so that a test can own both
  *   abort          signals, deadlines, sleep, promises settled later, stopping once

@@ -89,7 +89,7 @@ export interface Transaction extends Executor {
   readonly id: symbol
   /** Runs SQL of yours. `values` are its parameters `$1`, `$2`, …. */
   query<R extends object = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<R[]>
-  /** If `work` fails, undoes what it did; the transaction can continue. */
+  /** If `work` fails, its statements are undone; the transaction can continue. */
   savepoint<T>(work: () => Promise<T>): Promise<T>
   /** Inserts rows given in the text form of COPY. */
   copyIn(table: string, columns: readonly string[], rows: string): Promise<void>

@@ -61,13 +61,15 @@ const bySync = 'open the store with { migrate: true }, or call store.schema.sync
 const byHand = 'undo the manual change; store.schema.plan() on an empty schema shows the statement that made it'
 
 function historyProblems({ pending, changed, unknown }: History): Problem[] {
-  const updating = 'update rillflow in this program'
-  const keeping = 'use the version of rillflow that applied it; a released migration never changes'
+  const byUpdate = 'update rillflow in this program'
+  const byOldVersion = 'use the version of rillflow that applied it; a released migration never changes'
   const breaking = unknown.filter(each => each.breaking)
   return [
     ...pending.map(each => report('migration_pending', migrationName(each), 'is not applied', bySync)),
-    ...changed.map(each => report('migration_changed', migrationName(each), 'was applied with another text', keeping)),
-    ...breaking.map(each => report('schema_newer', migrationName(each), 'is not known to this library', updating)),
+    ...changed.map(each =>
+      report('migration_changed', migrationName(each), 'was applied with another text', byOldVersion),
+    ),
+    ...breaking.map(each => report('schema_newer', migrationName(each), 'is not known to this library', byUpdate)),
   ]
 }
 

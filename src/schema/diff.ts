@@ -111,9 +111,9 @@ function diffIndex(
   const object = `index ${index.name}`
   const there = around.found.get(table.name)?.indexes.find(each => each.name === index.name)
   if (there?.valid === true) return compareIndex(object, index, there)
-  const stranger = there === undefined ? around.found.get(index.name) : undefined
-  if (stranger !== undefined) {
-    const conflict = `is the name of another ${stranger.kind}`
+  const other = there === undefined ? around.found.get(index.name) : undefined
+  if (other !== undefined) {
+    const conflict = `is the name of another ${other.kind}`
     return problem('index_missing', object, conflict, 'rename or drop that one, then sync')
   }
   const needed = unmet.filter(column => mayUse(index, column.name)).map(column => column.name)

@@ -10,8 +10,8 @@
  *
  * The notation has two rules:
  * - `~orders` is the table, sequence or function `orders` of the store's own schema, and `'~orders'` is its name as
- *   text, as `nextval` and `regclass` take it. (The operators `~` and `~*` are followed by a space and stay what they
- *   are.)
+ *   text, as `nextval` and `regclass` take it. (The operators `~` and `~*` are followed by a space and are not
+ *   changed.)
  * - `${…}` puts in a fragment: a block that several functions share and that is written once. It is indented like the
  *   line it stands in. Nothing but a fragment can be put in, so no value ever becomes part of a function's text.
  *
@@ -21,8 +21,8 @@
  * - The revision is the first line of the body, so the database itself knows which one it has. `sync` replaces a
  *   function only by a higher revision, so processes of two versions that run side by side do not replace each
  *   other's functions.
- * - Every function of `plpgsql` is VOLATILE: each of its statements sees what was committed before that statement
- *   began. The order of reads in `announce` and `settle` depends on it.
+ * - Every function of `plpgsql` is VOLATILE: each of its statements sees all commits before that statement began. The
+ *   order of reads in `announce` and `settle` depends on it.
  * - Every function of `plpgsql` has `jit = off`. Compiling a plan takes longer than running these statements, and the
  *   settings that forbid a plan shape make every plan look expensive enough to be compiled.
  *

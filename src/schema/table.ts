@@ -134,8 +134,8 @@ function checkTable(table: DeclaredTable): void {
   if (new Set(columns).size < columns.length) refuse(table, 'has two columns of one name')
   if (table.primaryKey.length === 0) refuse(table, 'has no primary key')
   for (const index of indexesOf(table)) named.push(...checkIndex(table, index))
-  const stranger = named.find(name => !columns.includes(name))
-  if (stranger !== undefined) refuse(table, `has no column ${JSON.stringify(stranger)}, but a key or index of it`)
+  const unknown = named.find(name => !columns.includes(name))
+  if (unknown !== undefined) refuse(table, `has no column ${JSON.stringify(unknown)}, but a key or index of it`)
   const { fillfactor = 100 } = table
   if (!Number.isInteger(fillfactor) || fillfactor < 10 || fillfactor > 100)
     refuse(table, 'needs a whole fillfactor from 10 to 100')

@@ -21,7 +21,7 @@ import type { Subscription } from './subscription.ts'
 type Run = NonNullable<Subscription['run']>
 
 export interface CallbackContext extends Pick<RunContext, 'refresh' | 'onFailure'> {
-  /** Called after each delivery that was acknowledged, or rejected with `nack`. */
+  /** Called after each delivery that was acknowledged, or given back. */
   onDelivered?(): void
 }
 

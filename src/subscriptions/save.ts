@@ -1,6 +1,6 @@
 /**
- * The writes of a holder to its partition: the checkpoint, acknowledgements beyond it, and rejected events. One
- * statement for all outcomes that have come together, under the holder's fence.
+ * The writes of a holder to its partition: the checkpoint, acknowledgements beyond it, and events that were given back.
+ * One statement for all outcomes that have come together, under the holder's fence.
  *
  * It never waits for the row: an acknowledgement inside a user's transaction keeps a lock on it until that commits, and a
  * holder that waits for the lock would keep a connection.

@@ -17,7 +17,7 @@ export interface SubscriptionDefinition<M extends EventMap, T extends keyof M & 
   extends Omit<SubscribeOptions<M, T>, 'signal'> {
   /** The events of the store; only their types are used. */
   readonly events?: EventDefinitions<M> | undefined
-  /** Called with each event. The event is acknowledged when it has returned, and rejected if it throws. */
+  /** Called with each event. The event is acknowledged when it has returned, and given back if it throws. */
   readonly run?: ((event: Delivery<Pick<M, T>>) => Awaitable<void>) | undefined
   /** How many calls of `run` at the same time, never two of one key. Default 1. */
   readonly concurrency?: number | undefined

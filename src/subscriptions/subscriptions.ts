@@ -26,7 +26,7 @@
  *   goes back by itself. It also passes events that the filter skips.
  * - Never more than `maxInFlight` events of a group are delivered and not acknowledged. Events that are acknowledged beyond
  *   one that is not are stored, and count too, so nothing grows without bound.
- * - An event that was rejected delays later events of its key, not the others, until it is acknowledged or its policy
+ * - An event that was given back delays later events of its key, not the others, until it is acknowledged or its policy
  *   has ended it.
  *
  * Effects outside the database may happen twice, and at a handover in two processes at once: the old one may still run
@@ -203,7 +203,7 @@ export function openSubscriptions<M extends EventMap>(
     }
   }
 
-  /** Whether a rejected event waits for its next attempt. */
+  /** Whether an event that was given back waits for its next attempt. */
   async function isWaiting(rows: readonly string[]): Promise<boolean> {
     const waiting = await log.database.runArrays(sql`/* subscriptions.waiting */
       select 1

@@ -72,7 +72,7 @@ export function openWindow({ checkpoint, limit, maxBuffered, remnants }: WindowO
   /** In the order of positions. */
   const entries = new Map<number, Entry>()
   const ready: Entry[] = []
-  /** By key, in the order of positions: those that were rejected and are not done. */
+  /** By key, in the order of positions: those that were given back and are not done. */
   const held = new Map<string, Entry[]>()
   const outKeys = new Map<string, number>()
   let readTo = checkpoint

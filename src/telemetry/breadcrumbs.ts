@@ -3,7 +3,7 @@
  *
  *     const { value, crumbs, mermaid } = await store.trace(async () => {
  *       await placeOrder('order-42')
- *       await store.consumers.waitFor(orders, …)      what a runner does is recorded until the function ends
+ *       await store.consumers.waitFor(orders, …)      the work of runners is recorded until the function ends
  *     })
  *
  * What the function itself does is known by its asynchronous context. What follows from it, a projection or a handler,
@@ -37,7 +37,7 @@ export interface Crumb {
   readonly kind: CrumbKind
   /** The collection, consumer, subscription, handler or schedule; of an append, its streams. */
   readonly name: string
-  /** What was done, in a word or two: `OrderPlaced`, `put customers`. */
+  /** The action, in a word or two: `OrderPlaced`, `put customers`. */
   readonly what: string
   /** The index of the crumb that caused it; undefined if the request itself did. */
   readonly from: number | undefined

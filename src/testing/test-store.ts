@@ -48,7 +48,7 @@ async function openShared<M extends EventMap>(options: StoreOptions<M>): Promise
   const store = await openStore<M>({ ...options, database, schema, migrate: true })
   const close = once(async () => {
     await store.close()
-    await spare.giveBack(schema)
+    await spare.release(schema)
   })
   return { ...store, close, [Symbol.asyncDispose]: close }
 }

@@ -148,8 +148,8 @@ export function readResult(result: unknown): ReadResult | { readonly reason: str
       return { reason: `${describe(each)} is neither emit(…) nor batch([…])` }
     if (each.kind !== 'batch') continue
     if (!Array.isArray(each.emissions)) return { reason: 'batch takes a list' }
-    const stranger = each.emissions.find(member => !isBranded(member) || member.kind !== 'emission')
-    if (stranger !== undefined) return { reason: `a batch has ${describe(stranger)} in it, which is not emit(…)` }
+    const other = each.emissions.find(member => !isBranded(member) || member.kind !== 'emission')
+    if (other !== undefined) return { reason: `a batch has ${describe(other)} in it, which is not emit(…)` }
   }
   return { work: undefined, emitted: emitted as (Emission | Batch)[] }
 }

@@ -134,6 +134,10 @@ export const benchImportsExist: Rule = sources => {
   )
 }
 
+/** The reason of an invalid option is its message, so it is a whole sentence. */
+export const optionErrorsAreSentences: Rule = sources =>
+  matches(/new InvalidOption\(\{[^{}]*?\breason: ['"`](?![A-Z$"]).*/g, under('src/', sources), 'is not a sentence')
+
 /** In source, in documentation and in the titles of tests. */
 export const wordsArePlain: Rule = sources =>
   sources.flatMap(source => {
@@ -172,7 +176,7 @@ const UNCLEAR_PHRASES = [
   /\bany\s+more(?=\s*(?:[.,;:)'"`]|\*\/|$))/,
   new RegExp(`\\b[Ww]ho\\b(?<!\\b(?:${PERSONS})\\s+[Ww]ho)`),
   /\bis\s+no\s+(?!longer\b)(?<!\b[Tt]here\s+is\s+no\s+)/,
-  /\bmost(?!Recent)[A-Z]\w*/,
+  /\b(?:most(?!Recent)|longest)[A-Z]\w*/,
   /\bfinish(?:es|ing|ers?)?\b/,
 ]
 

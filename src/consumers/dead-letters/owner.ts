@@ -87,7 +87,7 @@ export async function rowOf(log: Log, of: DeadLetterOwner, eventId: string): Pro
   const owners = found.map(each => JSON.stringify(ownerOfRow(each.consumer))).join(' and ')
   throw new InvalidOption({
     option: 'of',
-    reason: `Event ${eventId} has dead letters of ${owners}, and ${describe(name)} is the name of both. Give { consumer } or { handler } to choose one.`,
+    reason: `Event ${eventId} has dead letters of ${owners}, and ${describe(name)} stands for both. Name one of them.`,
   })
 }
 

@@ -15,9 +15,9 @@ export interface ErrorDescription {
   readonly causes?: readonly string[] | undefined
 }
 
-const longestName = 200
-const longestMessage = 2_000
-const longestStack = 4_000
+const maxNameLength = 200
+const maxMessageLength = 2_000
+const maxStackLength = 4_000
 const maxCauses = 5
 
 export function describeError(error: unknown): ErrorDescription {
@@ -27,8 +27,8 @@ export function describeError(error: unknown): ErrorDescription {
   return {
     name: nameOf(error),
     message: messageOf(error),
-    ...(code === undefined ? {} : { code: cut(code, longestName) }),
-    ...(stack === undefined ? {} : { stack: cut(stack, longestStack) }),
+    ...(code === undefined ? {} : { code: cut(code, maxNameLength) }),
+    ...(stack === undefined ? {} : { stack: cut(stack, maxStackLength) }),
     ...(causes.length === 0 ? {} : { causes }),
   }
 }
@@ -65,11 +65,11 @@ function causesOf(error: unknown): string[] {
 }
 
 function nameOf(error: unknown): string {
-  return cut(fieldOf(error, 'name') ?? (error === null ? 'null' : typeof error), longestName)
+  return cut(fieldOf(error, 'name') ?? (error === null ? 'null' : typeof error), maxNameLength)
 }
 
 function messageOf(error: unknown): string {
-  return cut(fieldOf(error, 'message') ?? textOf(error), longestMessage)
+  return cut(fieldOf(error, 'message') ?? textOf(error), maxMessageLength)
 }
 
 function textOf(value: unknown): string {

@@ -34,7 +34,7 @@ export interface FollowParts {
 }
 
 /** How far a consumer has come. */
-interface Place {
+interface Progress {
   cursor: number
   saved: number
   attempts: number
@@ -58,21 +58,21 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   const pace = setPace(log.database, consumer)
   const pages = parts.feed.reader(consumer.filter)
   const interruption = interruptible(hold)
-  let place: Place | undefined
+  let progress: Progress | undefined
   let troubles = 0
   let savedAt = 0
 
   try {
     while (!drain.aborted && !lost.aborted) {
       try {
-        if (place === undefined) await consumer.prepare?.(drain)
-        place ??= await findPlace(log, hold)
-        if (place === undefined) return
+        if (progress === undefined) await consumer.prepare?.(drain)
+        progress ??= await readProgress(log, hold)
+        if (progress === undefined) return
         if (interruption.taken()) {
           const { nextInMs } = await replayRequested({ log }, consumer, hold)
           if (nextInMs !== undefined) interruption.askIn(Math.max(nextInMs, replayEveryMs))
         }
-        const isDone = await step(place)
+        const isDone = await step(progress)
         troubles = 0
         if (isDone) return
       } catch (error) {
@@ -81,7 +81,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
         // A program that waits for the error decides; a runner waits until the table can be written again.
         if (isRillflowError(error, 'dead_letter_unwritable') && !consumer.pausesWhenStopped) throw error
         pages.forget()
-        place = undefined
+        progress = undefined
         parts.feed.forget()
         const waitMs = isRillflowError(error, 'circuit_open')
           ? Math.max(1, (error as unknown as { retryInMs: number }).retryInMs)
@@ -91,7 +91,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
         await interruption.wait(waitMs)
       }
     }
-    if (place !== undefined) await saveCursor(place)
+    if (progress !== undefined) await saveCursor(progress)
   } catch (error) {
     if (!isRillflowError(error, 'lease_lost')) throw error
   } finally {
@@ -99,7 +99,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   }
 
   /** One page, or one wait. True if the consumer is paused. */
-  async function step(at: Place): Promise<boolean> {
+  async function step(at: Progress): Promise<boolean> {
     const waitMs = at.notBefore - performance.now()
     if (waitMs > 0) {
       await interruption.wait(waitMs)
@@ -121,7 +121,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
     return apply(at, page)
   }
 
-  async function apply(at: Place, page: Page): Promise<boolean> {
+  async function apply(at: Progress, page: Page): Promise<boolean> {
     const started = performance.now()
     const work = { log, consumer, lease, attempts: at.attempts, breaker, lost }
     const outcome = await applyPage(work, page).catch((error: unknown) => {
@@ -138,7 +138,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   }
 
   /** Waits for more; undefined if something else came first. */
-  async function nextSettled(at: Place): Promise<Settled | undefined> {
+  async function nextSettled(at: Progress): Promise<Settled | undefined> {
     const limitMs = at.cursor > at.saved ? Math.max(0, savedAt + saveEveryMs - performance.now()) : undefined
     const now = await interruption.during(signal => parts.watch.beyond(at.cursor, at.seen, signal), limitMs)
     if (now === undefined) {
@@ -149,13 +149,13 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
     if (at.seen !== undefined && at.seen.epoch !== now.epoch) {
       parts.feed.forget()
       pages.forget()
-      place = undefined
+      progress = undefined
       return undefined
     }
     return now
   }
 
-  async function saveCursor(at: Place): Promise<void> {
+  async function saveCursor(at: Progress): Promise<void> {
     if (at.cursor <= at.saved || at.attempts > 0) return
     await save(log, lease, { checkpoint: at.cursor }, log.database)
     at.saved = at.cursor
@@ -171,7 +171,7 @@ class Stopped extends Error {
 }
 
 /** Where the row says that the consumer is; undefined if it is paused. */
-async function findPlace(log: Log, { lease }: HeldLease): Promise<Place | undefined> {
+async function readProgress(log: Log, { lease }: HeldLease): Promise<Progress | undefined> {
   const [row] = await log.database.run<{
     checkpoint: number
     attempts: number
@@ -201,7 +201,7 @@ async function noteError(log: Log, { lease }: HeldLease, error: unknown): Promis
 }
 
 /** A request that is due later than this is found by the next look of the runner. */
-const longestAskMs = 600_000
+const maxAskMs = 600_000
 
 interface Interruption {
   /** Whether a look at the dead letters was requested since the last one; true at first. */
@@ -249,7 +249,7 @@ function interruptible({ drain, lost, onRequest }: HeldLease): Interruption {
     },
     askIn(ms) {
       clearTimeout(asking)
-      asking = setTimeout(ask, Math.min(ms, longestAskMs))
+      asking = setTimeout(ask, Math.min(ms, maxAskMs))
     },
     wait: async ms => void (await during(signal => sleep(ms, { signal }))),
     during,

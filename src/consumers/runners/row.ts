@@ -143,7 +143,7 @@ export async function heartbeat(
   const { clock } = log.names
   log.telemetry.count('consumer_rounds_total')
   const [row] = await log.database.run<ViewRow>(sql`/* runners.heartbeat */
-    with beat as (
+    with heartbeat as (
       update ${runners} as r
       set heartbeat_at = ${clock}(r.fence),
         lease_ms = ${leaseMs}::integer,
@@ -172,7 +172,7 @@ export async function heartbeat(
       leases.map(({ lease, leaseMs }) => ({ ...lease, leaseMs })),
     )}
     select
-      (select role from beat) as role,
+      (select role from heartbeat) as role,
       (select jsonb_agg(jsonb_build_object(
           'name', c.name,
           'owner', c.owner,

@@ -109,8 +109,8 @@ async function createOnce(path: string, draft: string): Promise<boolean> {
 async function refuseIfAlive(path: string, number: number, draft: string, own: Holder, staleMs: number): Promise<void> {
   try {
     const file = lockPath(path, number)
-    const [holder, beat, now] = [parseHolder(await readFile(file, 'utf8')), await stat(file), await stat(draft)]
-    if (isAlive(holder, own, now.mtimeMs - beat.mtimeMs < staleMs)) throw lockedBy(path, holder)
+    const [holder, heartbeat, now] = [parseHolder(await readFile(file, 'utf8')), await stat(file), await stat(draft)]
+    if (isAlive(holder, own, now.mtimeMs - heartbeat.mtimeMs < staleMs)) throw lockedBy(path, holder)
   } catch (error) {
     // Deleted meanwhile: a file with a higher number has replaced it.
     if (codeOf(error) !== 'ENOENT') throw error
@@ -138,7 +138,7 @@ function keepLock(
   let loss: RillflowError | undefined
   let checkedAt = Date.now()
   let isReleased = false
-  let beating: Promise<void> = Promise.resolve()
+  let lastHeartbeat: Promise<void> = Promise.resolve()
 
   const check = (): void => {
     if (loss !== undefined || isReleased) return
@@ -146,13 +146,13 @@ function keepLock(
     checkedAt = Date.now()
     if (loss !== undefined) onLost?.(loss)
   }
-  const beat = async (): Promise<void> => {
+  const heartbeat = async (): Promise<void> => {
     // Through the open file, so that a late heartbeat can never touch the lock of another process.
     await file.write(JSON.stringify(own), 0).catch(() => {})
     check()
   }
   const timer = setInterval(() => {
-    beating = beating.then(beat)
+    lastHeartbeat = lastHeartbeat.then(heartbeat)
   }, heartbeatMs)
   timer.unref()
 
@@ -166,7 +166,7 @@ function keepLock(
       if (isReleased) return
       isReleased = true
       clearInterval(timer)
-      await beating
+      await lastHeartbeat
       // Longer than the present content, so nothing of that is left.
       await file.write(JSON.stringify({ ...own, isReleased }), 0).catch(() => {})
       await file.close()

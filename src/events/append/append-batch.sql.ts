@@ -6,8 +6,8 @@
  *     └──────────────── checkAppends, which `append_check` uses, too ─────────┘
  *
  * - p_streams: each stream once, sorted by bytes, the order in which every transaction locks them.
- * - p_part_…: by part, its append and its stream (both numbered from 1), what it expects, and how many events it has.
- *   Parts of one append stand together.
+ * - p_part_…: by part, its append and its stream (both numbered from 1), its expected version, and its number of
+ *   events. Parts of one append stand together.
  * - p_allow_archived, p_check_ids, p_keys, p_digests: by append. The last three are null if no append needs them.
  * - p_is_simple: part n is append n to stream n, without keys and ids to check: decided as a set instead of one by one.
  * - p_waits: wait for streams that other transactions hold (an append sent alone), or report them as busy (a batch, which

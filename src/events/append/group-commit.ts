@@ -182,7 +182,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
         await answer.catch(() => {})
       }
     } finally {
-      transactions.giveBack()
+      transactions.release()
     }
     return answers
   }
@@ -391,7 +391,7 @@ function isNeverSent(cause: unknown): boolean {
 }
 
 /** At most so many at a time; the limit is asked again each time. A turn that is passed on is never free in between. */
-function openTurns(limit: () => number): { take(): Promise<void>; giveBack(): void } {
+function openTurns(limit: () => number): { take(): Promise<void>; release(): void } {
   let taken = 0
   const waiting: (() => void)[] = []
   return {
@@ -399,7 +399,7 @@ function openTurns(limit: () => number): { take(): Promise<void>; giveBack(): vo
       if (taken < limit()) taken++
       else await new Promise<void>(resolve => waiting.push(resolve))
     },
-    giveBack() {
+    release() {
       const next = waiting.shift()
       if (next === undefined) taken--
       else next()

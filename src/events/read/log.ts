@@ -1,9 +1,9 @@
 /**
  * Reading the log in position order, only as far as it is settled, so that nothing can appear behind the reader later.
  *
- * Without a filter pages come by COPY: half of what a page costs is the driver's work per row and column, and taking
- * fields from the bytes costs less (measured: 6.6 µs of CPU an event against the driver's 10.3). With a filter the log is
- * read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
+ * Without a filter pages come by COPY: half of the cost of a page is the driver's work per row and column, and taking
+ * fields from the bytes costs less (measured: 6.6 µs of CPU an event against the driver's 10.3). With a filter the log
+ * is read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
  * index of its own.
  */
 import { checkWhole, maxPosition } from '../../core/options.ts'

@@ -139,7 +139,7 @@ export function placeOf(execution: Claimed): Pick<Emitter, 'batches' | 'about'> 
 /** The execution with the batch that it joins, if its handler is a join. */
 export async function withJoin(log: Log, execution: Claimed): Promise<Claimed> {
   const { id, joinId, position, isRetry, event, fault } = execution
-  // The execution of a join has the id of the join, so it can be queued again without knowing what it is.
+  // The execution of a join has the id of the join, so it can be queued again like any other execution.
   const join = await loadJoin(log, joinId ?? id)
   if (join === undefined) return execution
   // The data of a dead letter's event may have been edited.
