@@ -27,14 +27,14 @@ export interface HandleSessionOptions extends Omit<SaveOptions, 'tx'> {
   retries?: number | undefined
 }
 
-/** The value that the function returned, and what was saved. */
+/** The result of the function, and the outcome of the save. */
 export interface HandledSession<T> {
   /** Undefined if it was done before, under the same idempotency key. */
   readonly value: T | undefined
   readonly saved: Saved
 }
 
-/** What was decided: the state it led to, the events, and what was saved. */
+/** The outcome of a decision: the new state, the events, and the outcome of the save. */
 export interface Decided<State, M extends EventMap = UntypedEvents> {
   readonly state: State
   /** Empty if it was done before, under the same idempotency key. */
@@ -43,7 +43,7 @@ export interface Decided<State, M extends EventMap = UntypedEvents> {
 }
 
 export interface Handle<M extends EventMap = UntypedEvents> {
-  /** Loads an aggregate, lets it decide on a command, and saves what was decided. */
+  /** Loads an aggregate, lets it decide on a command, and saves the events. */
   <State, Command>(
     aggregate: Aggregate<State, Command, EventsAccepted<M>>,
     id: string,
@@ -54,7 +54,7 @@ export interface Handle<M extends EventMap = UntypedEvents> {
   <T>(work: (session: Session<M>) => Awaitable<T>, options?: HandleSessionOptions): Promise<HandledSession<T>>
 }
 
-/** Loads an aggregate, decides by the function given, and saves what was decided. */
+/** Loads an aggregate, decides by the function given, and saves the events. */
 export type DecideOn<M extends EventMap = UntypedEvents> = <State>(
   aggregate: Aggregate<State, never, EventsAccepted<M>>,
   id: string,
@@ -131,7 +131,7 @@ async function handleWork<T>(
 }
 
 /**
- * Looked up first: the state that the first call led to would refuse a second one. `stream`: the only one that a repeat can
+ * Looked up first: the state after the first call would refuse a second one. `stream`: the only stream that a repeat can
  * have written to.
  */
 async function earlierOutcome(

@@ -78,9 +78,8 @@ test('a command with a key is carried out once, whatever it would decide now', a
 test('an idempotency key of another stream is refused', async () => {
   const { store } = await openShop()
   await store.handle(Order, 'order-1', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
-  await store.documents<Customer>('customers').put('c-1', ada)
   const session = store.session()
-  session.documents<Customer>('customers').put('c-2', ada)
+  session.documents(store.documents<Customer>('customers')).put('c-1', ada)
   await session.save({ idempotencyKey: 'customer' })
 
   const other = store.handle(Order, 'order-2', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })

@@ -1,11 +1,12 @@
 /**
- * How many events to hand over at once, so that a batch takes about as long as it should: half of a lease or of the time
- * a handler has; embedded a moment, because nobody else gets to the database meanwhile.
+ * The number of events of the next batch, so that a batch takes about half of a lease or of the time limit of a
+ * handler; much less on an embedded database, because no other call can use it meanwhile.
  *
  *     unknown cost ──► 16 ──applied in time──► twice as many, up to batchSize
  *                       └──too long, or the lease was lost──► fewer, down to 1          stored in the row, for the next holder
  *
- * So a handler that is too slow for a whole batch is not tried with one by every runner in turn: without progress, for ever.
+ * Without that memory each runner in turn would begin with a full batch that the handler cannot apply in time, and no
+ * event would ever be applied.
  */
 import type { Database } from '../../database/database.ts'
 import type { Consumer } from '../consumer.ts'
@@ -14,7 +15,7 @@ import { firstBatchLimit } from '../row.ts'
 export interface Pace {
   /** The most events of the next batch. */
   limit(): number
-  /** So many events took so long. */
+  /** Reports that `events` took `ms`. */
   took(events: number, ms: number): void
   /** The batch was too much: less next time. */
   tooLong(events: number): void
@@ -37,7 +38,7 @@ export function setPace(
     took(events, ms) {
       if (events === 0) return
       const fits = Math.floor((targetMs * events) / Math.max(ms, 0.01))
-      // Growing by doubling only: one quick batch of events that were nothing to do says little about the next.
+      // It grows by doubling only: one quick batch of events without work says little about the next.
       limit = Math.max(1, Math.min(batchSize, fits, Math.max(limit, events) * 2))
     },
     tooLong(events) {

@@ -1,15 +1,16 @@
 /**
  * Streams: listing, describing, naming by alias, and taking out of use.
  *
- *     open ──archive──► archived ──restore──► open          refuses appends unless allowed, left out of ordinary reads
+ *     open ──archive──► archived ──restore──► open          refuses appends unless allowed, hidden from ordinary reads
  *     open or archived ──tombstone──► tombstoned            the same, for good; says so as its last event
  *
  * Both are marks on the stream's row. Its events stay where they are, so numbering, uniqueness and positions cannot be
- * touched by it, and rebuilds and followers, which read all there is, still see them.
+ * touched by it, and rebuilds and followers, which read all events, still see them.
  */
 
 import { InvalidName, InvalidOption } from '../../core/errors.ts'
 import { category, checkName } from '../../core/name.ts'
+import { describe } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { AnyTransaction } from '../../database/transaction.ts'
@@ -50,7 +51,7 @@ export interface Streams {
   describe(stream: string): Promise<StreamDescription | undefined>
   /** The stream an alias stands for, made on the first call anywhere: `<category>-<uuid>`, or a bare UUID. */
   resolve(alias: string, options?: StreamOptions & { category?: string | undefined }): Promise<string>
-  /** Refuses appends from now on, and leaves ordinary reads. */
+  /** Refuses appends from now on, and is hidden from ordinary reads. */
   archive(stream: string, options?: StreamOptions & { reason?: string | undefined }): Promise<void>
   restore(stream: string, options?: StreamOptions): Promise<void>
   /** Ends the stream for good, with a last event that says so. */
@@ -58,7 +59,7 @@ export interface Streams {
 }
 
 export interface StreamOptions {
-  /** Do it inside this transaction. */
+  /** Runs inside this transaction. */
   tx?: AnyTransaction | undefined
 }
 
@@ -88,7 +89,10 @@ export const tombstoneType = '$tombstone'
 async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<StreamDescription[]> {
   const { after = '', limit = 100, state = 'open' } = options
   if (!Number.isInteger(limit) || limit < 1 || limit > 10_000)
-    throw new InvalidOption({ option: 'limit', reason: `must be from 1 to 10 000, not ${limit}` })
+    throw new InvalidOption({
+      option: 'limit',
+      reason: `The option "limit" of streams.list is ${describe(limit)}. It must be a whole number from 1 to 10000.`,
+    })
   const rows = await log.database.run<StreamRow>(
     options.category === undefined
       ? sql`/* streams.list */
@@ -102,7 +106,7 @@ async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<
           limit ${limit}::integer`
       : listCategory(log, checkName('Stream', options.category), { after, limit, state }),
   )
-  return rows.map(describe)
+  return rows.map(descriptionOf)
 }
 
 /** Names sort by bytes, and '.' comes right after '-': a category lies between its own name and that with a dot. */
@@ -130,7 +134,7 @@ async function describeStream(log: Log, stream: string): Promise<StreamDescripti
     from ${log.names.streams} as s
     join ${log.names.events} as e on e.stream = s.stream and e.version = s.version
     where s.stream = ${checkName('Stream', stream)}::text`)
-  return row === undefined ? undefined : describe(row)
+  return row === undefined ? undefined : descriptionOf(row)
 }
 
 /** The stream an alias stands for; the first call makes it, every other call anywhere gets the same. */
@@ -232,7 +236,7 @@ interface StreamRow {
   last_position: number
 }
 
-function describe(row: StreamRow): StreamDescription {
+function descriptionOf(row: StreamRow): StreamDescription {
   return {
     stream: row.stream,
     category: category(row.stream),
