@@ -38,6 +38,7 @@ export {
   FolderVersionMismatch,
   InsideTransaction,
   IntegerTooLarge,
+  NotInTransaction,
   OutcomeUnknown,
   SerializationFailed,
   ServerInRecovery,
