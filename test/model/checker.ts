@@ -217,6 +217,7 @@ function openKeys(): (state: unknown) => string {
 export function compareData<T>(a: T, b: T): number {
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null)
     return a === b ? 0 : String(a) < String(b) ? -1 : 1
+  if (Array.isArray(a) && Array.isArray(b) && a.length !== b.length) return a.length - b.length
   for (const key in a) {
     const order = a[key] === b[key] ? 0 : compareData(a[key], b[key])
     if (order !== 0) return order
