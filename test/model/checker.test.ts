@@ -16,11 +16,7 @@ const jugs = (forbidden: number): Model<{ small: number; large: number }> => ({
   invariant: ({ large }) => (large === forbidden ? `there are ${forbidden} litres` : undefined),
 })
 
-function pour(
-  jug: { small: number; large: number },
-  from: 'small' | 'large',
-  into: 'small' | 'large',
-): void {
+function pour(jug: { small: number; large: number }, from: 'small' | 'large', into: 'small' | 'large'): void {
   const poured = Math.min(jug[from], (into === 'small' ? 3 : 5) - jug[into])
   jug[from] -= poured
   jug[into] += poured

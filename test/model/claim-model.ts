@@ -166,7 +166,13 @@ function claimActions(at: number, mutant: ClaimMutant | undefined): Action<Claim
     const { isDead, group, sent, hasRoutes } = own(state)
     const isLocked = state.rescue?.of === at
     const isAllowed = !isChecked || (hasRoutes && !isLocked)
-    return !isDead && group.length === 0 && sent === null && isAllowed && state.executions.some(each => each.state === 'ready')
+    return (
+      !isDead &&
+      group.length === 0 &&
+      sent === null &&
+      isAllowed &&
+      state.executions.some(each => each.state === 'ready')
+    )
   }
   const claim = (state: ClaimState): { group: number[]; fence: number } => {
     const { executions, lane, crashes } = state
@@ -196,7 +202,8 @@ function claimActions(at: number, mutant: ClaimMutant | undefined): Action<Claim
       name: `${name} finds that its executions are another one's`,
       can: state => {
         const { isDead, group, fence } = own(state)
-        const isOurs = (id: number): boolean => state.executions[id]!.worker === at && state.executions[id]!.fence === fence
+        const isOurs = (id: number): boolean =>
+          state.executions[id]!.worker === at && state.executions[id]!.fence === fence
         return !isDead && group.length > 0 && !group.some(isOurs)
       },
       run: state => {

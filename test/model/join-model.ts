@@ -121,7 +121,9 @@ function invariant({ join, runs, members, isTimedOut }: JoinState, bounds: JoinB
   if (join.state !== 'closed' || isTimedOut) return undefined
   const wanted = bounds.policy === 'first' ? 1 : bounds.quorum
   if (wanted !== undefined)
-    return count('arrived') === wanted ? undefined : `the join runs with ${count('arrived')} events instead of ${wanted}`
+    return count('arrived') === wanted
+      ? undefined
+      : `the join runs with ${count('arrived')} events instead of ${wanted}`
   if (count('none') + count('late') > 0) return 'the join runs although branches have not ended'
   return bounds.policy === 'all' && count('failed') > 0 ? 'the join runs although a branch has failed' : undefined
 }
@@ -169,7 +171,9 @@ function dispatchAction(arriving: number[], mutant: JoinMutant | undefined): Act
   return {
     name: `the dispatcher locks the workflow: events of ${arriving.map(at => at + 1).join(' and ')} arrive`,
     can: state =>
-      state.transactions[0] === null && !isLocked(state, mutant) && arriving.every(at => state.members[at]!.emitted > 0),
+      state.transactions[0] === null &&
+      !isLocked(state, mutant) &&
+      arriving.every(at => state.members[at]!.emitted > 0),
     run: state => begin(state, 0, 'arrives', arriving),
   }
 }

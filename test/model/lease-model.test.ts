@@ -25,7 +25,10 @@ describe('the relatives of the protocol apply events twice, lose them, or come t
     'the checkpoint is saved without the fence': ['runner 1 commits', missed],
     'a lease keeps the fence of the one before': ['runner 2 commits', twice],
     'the fence is checked before the effects': ['runner 1 commits', missed],
-    'the checkpoint is saved after the commit of the effects': ['runner 1 applies a page of 1 in its transaction', twice],
+    'the checkpoint is saved after the commit of the effects': [
+      'runner 1 applies a page of 1 in its transaction',
+      twice,
+    ],
     'the checkpoint is saved before the effects': ['runner 1 applies a page of 1 in its transaction', missed],
     'an operator keeps the fence': ['runner 1 commits', missed],
     'a holder without an answer goes on from memory': ['runner 1 commits', twice],

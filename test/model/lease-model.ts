@@ -93,7 +93,12 @@ function canonical(state: LeaseState): LeaseState {
   const known = [...new Set([0, row.fence, ...runners.map(({ fence }) => fence)])].sort((a, b) => a - b)
   row.fence = known.indexOf(row.fence)
   for (const runner of runners) runner.fence = known.indexOf(runner.fence)
-  const sorted = runners.map((runner, at) => ({ runner, isOwner: row.owner === at, isLocking: row.lockedBy === at, at }))
+  const sorted = runners.map((runner, at) => ({
+    runner,
+    isOwner: row.owner === at,
+    isLocking: row.lockedBy === at,
+    at,
+  }))
   sorted.sort(compareData)
   const numberOf = (owner: Owner): Owner => (owner < 0 ? owner : sorted.findIndex(({ at }) => at === owner))
   row.owner = numberOf(row.owner)
@@ -111,9 +116,7 @@ function leaseActions(at: number, mutant: LeaseMutant | undefined): Action<Lease
   const name = `runner ${at + 1}`
   const isAwake = ({ runners }: LeaseState): boolean => !runners[at]!.isFrozen
   const isFree = ({ row, runners }: LeaseState): boolean =>
-    runners[at]!.at === 'idle' &&
-    row.lockedBy === none &&
-    (row.owner === none || row.owner === at || row.isExpired)
+    runners[at]!.at === 'idle' && row.lockedBy === none && (row.owner === none || row.owner === at || row.isExpired)
   const take = (state: LeaseState): void => {
     const { row } = state
     if (mutant !== 'a lease keeps the fence of the one before' || row.fence === 0) row.fence = newFence(state)
@@ -176,7 +179,8 @@ function batchActions(at: number, mutant: LeaseMutant | undefined): Action<Lease
   }
   const isCommittedAlone = mutant === 'the checkpoint is saved after the commit of the effects'
   const isSavedFirst = mutant === 'the checkpoint is saved before the effects'
-  const matchesLast = mutant !== 'the checkpoint is saved without the fence' && mutant !== 'the fence is checked before the effects'
+  const matchesLast =
+    mutant !== 'the checkpoint is saved without the fence' && mutant !== 'the fence is checked before the effects'
   const apply = ({ applied, runners }: LeaseState): void => {
     const { place, to } = runners[at]!
     for (let event = place; event < to; event++) applied[event]!++

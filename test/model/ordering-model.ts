@@ -50,7 +50,14 @@ export interface OrderingState {
   head: number
   visible: number
   writers: Writer[]
-  reader: { at: 'idle' | 'head' | 'settled'; head: number; bound: number; snapshot: number; passed: number; delivered: number }
+  reader: {
+    at: 'idle' | 'head' | 'settled'
+    head: number
+    bound: number
+    snapshot: number
+    passed: number
+    delivered: number
+  }
 }
 
 export function orderingModel({ writers }: OrderingBounds, mutant?: OrderingMutant): Model<OrderingState> {
