@@ -3,7 +3,7 @@ import { replayRequested } from '../../src/consumers/dead-letters/replay.ts'
 import { take as takeLease } from '../../src/consumers/row.ts'
 import { deferred } from '../../src/core/abort.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, outcome, paid, placed, shipped } from '../support/shop.ts'
@@ -157,8 +157,12 @@ test('an event that cannot be decoded fails again, without a call of its handler
   const shop = await openFailedEvents()
   const event = await shop.fail('order-1', placed())
   await shop.deadLetters.retry('mailer', event.id)
-  const broken = upcaster('OrderPlaced', { from: 1, to: 2 }, () => {
-    throw new Error('no currency known')
+  const broken = defineUpcaster('OrderPlaced', {
+    from: 1,
+    to: 2,
+    run: () => {
+      throw new Error('no currency known')
+    },
   })
   let isCalled = false
   const consumer = mailer(async () => {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { deferred, onAbort } from '../../src/core/abort.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { activateInline, listInline } from '../../src/events/inline/barrier.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { outcome, paid, placed, shipped } from '../support/shop.ts'
 import { openInlineShop } from './inline-shop.ts'
 
@@ -249,7 +249,7 @@ test('several inline projections run in the order they were registered', async (
 })
 
 test('an inline projection gets an event by the type that readers see', async () => {
-  const renamed = upcaster('OrderCreated', { from: '*', to: 1, toType: 'OrderPlaced' }, data => data)
+  const renamed = defineUpcaster('OrderCreated', { from: '*', to: 1, toType: 'OrderPlaced', run: data => data })
   const { events, activate, totals, rows, log } = await openInlineShop({ upcasters: [renamed] })
   await activate(totals())
 
