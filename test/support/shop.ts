@@ -53,7 +53,7 @@ export async function openShop(options: StoreOptions<ShopMap> = {}): Promise<Sho
   const schema = options.schema ?? (await spare?.take(freshSchema())) ?? freshSchema()
   let isShared = false
   let isForeign = false
-  const defaults = { events: shopEvents, slowStatementMs }
+  const defaults = { events: shopEvents, slowStatementMs, logger: false } as const
   const store = await openStore<ShopMap>({ ...defaults, ...options, database, schema, migrate: true })
   const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
   const query = <R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> =>
@@ -69,7 +69,14 @@ export async function openShop(options: StoreOptions<ShopMap> = {}): Promise<Sho
     isShared = true
     isForeign ||= more.url !== undefined || more.pool !== undefined || more.database !== undefined
     const own = onServer ? { url: `${postgresUrl()}?application_name=${schema}` } : { database }
-    const other = await openStore<ShopMap>({ events: shopEvents, slowStatementMs, ...own, ...more, schema })
+    const other = await openStore<ShopMap>({
+      events: shopEvents,
+      slowStatementMs,
+      logger: false,
+      ...own,
+      ...more,
+      schema,
+    })
     onTestFinished(() => other.close())
     return other
   }

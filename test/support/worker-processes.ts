@@ -49,7 +49,7 @@ export async function openWorkerProcesses(
       const connections = onServer ? await openPostgres({ url: postgresUrl(), maxConnections: 6 }) : shop.database
       const database = pausableDatabase(connections)
       const { schema } = shop
-      const given = { events: shopEvents, database: database.database, schema, closeMs: 1_000 }
+      const given = { events: shopEvents, database: database.database, schema, closeMs: 1_000, logger: false as const }
       const store = await openStore<ShopMap>(given)
       const process = { name, database, store, running: new Set<string>() }
       register(process)

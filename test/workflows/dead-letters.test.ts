@@ -6,6 +6,7 @@ import { defineHandler } from '../../src/workflows/handler.ts'
 import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
+import { openWorkerProcesses } from '../support/worker-processes.ts'
 import { openFailingPayments } from './failing-payments.ts'
 
 test('SB-20: dead letters of handlers and of consumers share one table, one list and the same states', async () => {
@@ -394,29 +395,31 @@ test('a retry goes to the newest version of the handler', async () => {
 })
 
 test('the worker that runs a retry may die: another one continues it', async () => {
-  const { store, sibling, query } = await openShop()
+  const shop = await openShop()
+  const { store } = shop
   const never = new Promise<never>(() => {})
   let runs = 0
   const pay = () => {
     if (++runs === 1) throw new Error('no money')
     return runs === 2 ? never : emit('OrderPaid', { method: 'card' as const })
   }
-  store.workflows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: pay }))
-  const mortal = workerOf(store, { drainMs: 0 })
-  await mortal.start()
+  await using workers = await openWorkerProcesses(shop, {
+    leaseMs: 1_000,
+    register: process =>
+      process.store.workflows.register(
+        defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: pay }),
+      ),
+  })
+  const mortal = await workers.start()
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
   const [deadLetter] = (await store.deadLetters.list()).items
 
   await store.deadLetters.retry('pay', deadLetter!.eventId)
   await waitUntil(() => runs === 2)
-  const other = await sibling()
-  const heirs = other.workflows
-  heirs.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: pay }))
-  await query(`update ~workflow_workers set lease_ms = 0`)
-  await using heir = workerOf(other, { pollMs: 20 })
-  await heir.start()
+  workers.kill(mortal)
+  await workers.start()
   await flow.waitForEvent('OrderPaid', { timeoutMs: 30_000 })
 
-  expect(await other.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'replayed', attempts: 3 })
+  expect(await store.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'replayed', attempts: 3 })
 })

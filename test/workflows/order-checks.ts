@@ -13,6 +13,7 @@ import type { WorkflowStatus } from '../../src/workflows/status.ts'
 import type { Workflow } from '../../src/workflows/workflow.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
 
 export interface CheckEvents {
   readonly OrderPlaced: { readonly items: readonly string[] }
@@ -110,4 +111,9 @@ export async function expectNothingOpen({ query }: OrderChecks): Promise<void> {
   expect(await query("select state from ~workflow_joins where state = 'open'")).toEqual([])
   expect(await query('select batch_id, index, open from ~workflow_branches where open <> 0')).toEqual([])
   expect(await query("select sum(value)::int as n from ~workflow_counters where name = 'active'")).toEqual([{ n: 0 }])
+}
+
+/** Resolves when there are this many entries. */
+export async function joined({ query }: OrderChecks, entries: number): Promise<void> {
+  await waitUntil(async () => (await query('select 1 from ~workflow_join_entries')).length === entries)
 }

@@ -152,7 +152,7 @@ test('SB-40: a lane that is cut off in the middle continues in order', async () 
 
 test('SB-40: a store that closes stops its workers, and their executions are free', async () => {
   const shop = await openShop()
-  const other = await shop.sibling({ closeMs: 30_000 })
+  const other = await shop.sibling({ closeMs: 10_000 })
   const begun = deferred<void>()
   other.workflows.register(
     defineHandler('pay', {
