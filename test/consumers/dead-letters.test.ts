@@ -153,7 +153,7 @@ test('dead letters are counted by consumer and state', async () => {
   await fail('order-3', placed(), { consumer: 'printer' })
   await deadLetters.resolve('mailer', second.id, { note: 'sent by hand' })
 
-  expect(await deadLetters.stats()).toEqual([
+  expect((await deadLetters.stats()).items).toEqual([
     { consumer: 'mailer', open: 1, retrying: 0, replayed: 0, resolved: 1 },
     { consumer: 'printer', open: 1, retrying: 0, replayed: 0, resolved: 0 },
   ])

@@ -71,7 +71,7 @@ test('AB-10: the lowest position comes first, and only requested dead letters th
   expect(result).toMatchObject({ replayed: 3, failed: 0 })
   expect(result.nextInMs).toBeGreaterThan(3_000_000)
   expect(await mailed(shop)).toEqual([first!.id, second!.id, fourth!.id])
-  expect(await shop.deadLetters.stats()).toMatchObject([{ open: 2, replayed: 3 }])
+  expect((await shop.deadLetters.stats()).items).toMatchObject([{ open: 2, replayed: 3 }])
 })
 
 test('a dead letter that fails again is open, with the error, one more attempt and no request', async () => {
@@ -241,7 +241,7 @@ test('no more dead letters are begun than requested, and none once the lease is 
 
   expect(limited).toMatchObject({ replayed: 2, failed: 0 })
   expect(drained).toMatchObject({ replayed: 1, failed: 0 })
-  expect(await shop.deadLetters.stats()).toMatchObject([{ open: 2, retrying: 0, replayed: 3 }])
+  expect((await shop.deadLetters.stats()).items).toMatchObject([{ open: 2, retrying: 0, replayed: 3 }])
 })
 
 if (onServer) {

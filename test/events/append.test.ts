@@ -146,7 +146,7 @@ test('if one of several streams is refused nothing is stored, and the error name
 
   await expect(appending).rejects.toMatchObject({ code: 'version_conflict', stream: 'stock-7', actual: 1 })
   expect(await store.events.readAll().toArray()).toHaveLength(1)
-  expect(await store.streams.list()).toHaveLength(1)
+  expect((await store.streams.list()).items).toHaveLength(1)
 })
 
 test('a stream named twice in one append is refused, and so is one without events among others', async () => {

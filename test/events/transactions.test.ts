@@ -29,7 +29,7 @@ test('events and SQL of the user are undone together', async () => {
 
   await expect(failing).rejects.toThrow('card declined')
   expect(await store.events.readAll().toArray()).toEqual([])
-  expect(await store.streams.list()).toEqual([])
+  expect((await store.streams.list()).items).toEqual([])
   expect(await query('select id from ~invoices')).toEqual([])
   expect(await query('select alias from ~stream_aliases')).toEqual([])
 })
@@ -179,7 +179,7 @@ test('streams are archived, restored, tombstoned and named inside a transaction'
     return store.streams.resolve('orders:3', { tx, category: 'order' })
   })
 
-  expect(await store.streams.list({ state: 'archived' })).toMatchObject([
+  expect((await store.streams.list({ state: 'archived' })).items).toMatchObject([
     { stream: 'order-1', state: 'archived', reason: 'old' },
     { stream: 'order-2', state: 'tombstoned', reason: 'gone', version: 2 },
   ])

@@ -211,7 +211,10 @@ export async function groupDeadLetters(
 
 export interface DeadLetterStats extends OwnerName, Readonly<Record<DeadLetterState, number>> {}
 
-export async function countDeadLetters(log: Log): Promise<DeadLetterStats[]> {
+/** By owner. */
+export async function countDeadLetters(log: Log, { after, limit = 100 }: PageOptions): Promise<Page<DeadLetterStats>> {
+  checkWhole('limit', limit, 1, maxPage)
+  const [last] = after === undefined ? [''] : (decodeCursor(after, 1) as [string])
   const rows = await log.database.run<
     Record<DeadLetterState, number> & { consumer: string }
   >(sql`/* dead_letters.stats */
@@ -221,15 +224,21 @@ export async function countDeadLetters(log: Log): Promise<DeadLetterStats[]> {
       count(*) filter (where state = 'replayed') as replayed,
       count(*) filter (where state = 'resolved') as resolved
     from ${consumerNames(log).dead_letters}
+    where consumer > ${last}::text
     group by consumer
-    order by consumer`)
-  return rows.map(({ consumer, open, retrying, replayed, resolved }) => ({
-    ...ownerOfRow(consumer),
-    open: Number(open),
-    retrying: Number(retrying),
-    replayed: Number(replayed),
-    resolved: Number(resolved),
-  }))
+    order by consumer
+    limit ${limit + 1}::integer`)
+  const { items, next } = pageOf(rows, limit, row => [row.consumer])
+  return {
+    items: items.map(({ consumer, open, retrying, replayed, resolved }) => ({
+      ...ownerOfRow(consumer),
+      open: Number(open),
+      retrying: Number(retrying),
+      replayed: Number(replayed),
+      resolved: Number(resolved),
+    })),
+    next,
+  }
 }
 
 /** The most of one page. */
