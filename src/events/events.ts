@@ -29,7 +29,7 @@ import { type AppendOptions, type AppendParts, appendEvents } from './append/app
 import { type AppendBuilder, appendBuilder } from './append/builder.ts'
 import type { AppendResult } from './append/outcome.ts'
 import type { Expected } from './append/prepare.ts'
-import type { EventMap, NewEvent, RecordedEvent, UntypedEvents } from './definition.ts'
+import type { EventMap, NewEvent, NewEventOf, RecordedEvent, UntypedEvents } from './definition.ts'
 import { type ImportedEvent, type ImportOptions, type ImportProgress, importEvents } from './import/import.ts'
 import { type HeldBackBy, heldBackBy, settle } from './order/order.ts'
 import { type TailOptions, tailLog } from './order/tail.ts'
@@ -57,10 +57,14 @@ export interface LogState {
 }
 
 export interface Events<M extends EventMap = UntypedEvents> {
-  /** Appends to one stream. */
-  append(stream: string, events: NewEvent<M> | readonly NewEvent<M>[], options?: AppendOptions): Promise<AppendResult>
+  /** Appends one event to a stream, or several, all or none. (A single one infers its type: mistakes are then reported at the word.) */
+  append<T extends keyof M & string>(
+    stream: string,
+    events: NewEventOf<T, M[T]> | readonly NewEvent<M>[],
+    options?: AppendOptions,
+  ): Promise<AppendResult>
   /** Appends to several streams, all or none. */
-  append(streams: readonly StreamAppend<M>[], options?: Omit<AppendOptions, 'expected'>): Promise<AppendResult[]>
+  appendMany(streams: readonly StreamAppend<M>[], options?: Omit<AppendOptions, 'expected'>): Promise<AppendResult[]>
   /** An append put together step by step: `builder('order-42').expected('empty').push(…).send()`. */
   builder(stream: string): AppendBuilder<M>
   /** One stream's events. */
@@ -94,20 +98,15 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
   const executorFor = (tx: AnyTransaction | undefined): Executor => (tx === undefined ? database : parts.executorOf(tx))
 
   const events: Events = {
-    append: (async (
-      target: string | readonly StreamAppend[],
-      second?: NewEvent | readonly NewEvent[] | AppendOptions,
-      third?: AppendOptions,
-    ) => {
-      if (typeof target !== 'string') {
-        const streams = target.map(part => ({ ...part, events: listOf(part.events) }))
-        return appendEvents(parts, streams, (second ?? {}) as AppendOptions)
-      }
-      const options = third ?? {}
-      const list = listOf(second as NewEvent | readonly NewEvent[])
-      const results = await appendEvents(parts, [{ stream: target, events: list, expected: options.expected }], options)
+    async append(stream, given, options = {}) {
+      const list = listOf(given as NewEvent | readonly NewEvent[])
+      const results = await appendEvents(parts, [{ stream, events: list, expected: options.expected }], options)
       return results[0]!
-    }) as Events['append'],
+    },
+    async appendMany(streams, options = {}) {
+      const lists = streams.map(part => ({ ...part, events: listOf(part.events) }))
+      return appendEvents(parts, lists, options)
+    },
     builder: stream => appendBuilder((list, options) => events.append(stream, list, options)),
     read: (stream, { tx, ...options } = {}) => eventSequence(() => readStream(log, executorFor(tx), stream, options)),
     readAll: ((options = {}) => eventSequence(() => readLog(log, database, options))) as Events['readAll'],

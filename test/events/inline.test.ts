@@ -24,7 +24,7 @@ test('an inline projection sees its events as they will be read, except for the 
   await activate(totals({ types: undefined, apply: async applied => void seen.push(...applied) }))
   await events.append('order-1', placed(1))
 
-  await events.append([
+  await events.appendMany([
     { stream: 'order-2', events: [placed(2, { headers: { by: 'ann' }, userId: 'ann', causationId: 'cart-1' }), paid] },
     { stream: 'order-1', events: shipped() },
   ])
@@ -123,7 +123,7 @@ test('appends keep their order on each stream, with and without an inline projec
   const results = await Promise.all(
     Array.from({ length: 60 }, (_, n) =>
       n % 5 === 0
-        ? events.append([
+        ? events.appendMany([
             { stream: 'order-b', events: placed(n) },
             { stream: 'order-a', events: shipped(`${n}`) },
           ])
@@ -162,7 +162,7 @@ test('expected versions, archived streams and event ids are checked as for any a
     { stream: 'order-2', events: placed() },
     { stream: 'order-1', events: placed(), expected: 7 },
   ]
-  expect(await outcome(events.append(two))).toMatchObject({ error: { code: 'version_conflict', stream: 'order-1' } })
+  expect(await outcome(events.appendMany(two))).toMatchObject({ error: { code: 'version_conflict', stream: 'order-1' } })
   expect(await outcome(events.append('order-old', placed()))).toMatchObject({ error: { code: 'stream_archived' } })
   expect(await events.append('order-old', placed(7), { allowArchived: true })).toMatchObject({ version: 2 })
   expect(await events.append('order-1', placed(1, { id }))).toMatchObject({ version: 1, repeated: true })

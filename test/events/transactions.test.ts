@@ -168,7 +168,7 @@ test('calls on the store inside its open transaction fail immediately and name t
 
 test('streams are archived, restored, tombstoned and named inside a transaction', async () => {
   const { store } = await openShop()
-  await store.events.append([
+  await store.events.appendMany([
     { stream: 'order-1', events: placed() },
     { stream: 'order-2', events: placed() },
   ])

@@ -55,7 +55,7 @@ const byArktype = defineEvents({
 })
 
 same<EventsOf<typeof byUnion>, ShopMap>(true)
-same<EventsOf<typeof byMap>, ShopMap>(true)
+same<EventsOf<typeof byMap>, ByMap>(true)
 same<EventsOf<typeof byZod>['OrderPlaced'], { total: number }>(true)
 same<EventsOf<typeof byZod>['OrderPaid'], { method: 'card' | 'cash' }>(true)
 same<EventsOf<typeof byValibot>['OrderPaid'], { method: 'card' | 'cash' }>(true)
