@@ -44,10 +44,9 @@ async function projectWithStore({ contestant, url, head }: CatchUpInput, onEvent
   await store.schema.sync()
   if (contestant === 'rebuild') return await timed(() => store.projections.rebuild('orders'))
   if (contestant === 'runUntilIdle') return await timed(() => store.consumers.runUntilIdle())
-  await using daemon = await store.start()
   const caughtUp = new Promise<void>(resolve => onApplied(position => position >= head && resolve()))
   return await timed(async () => {
-    await daemon.start()
+    await store.start({ only: ['projections'] })
     await caughtUp
   })
 }

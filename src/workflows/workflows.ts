@@ -120,6 +120,7 @@ export function openWorkflows<M extends EventMap>(
   let routes = new Map<Handler, number>()
   let syncing: Promise<unknown> = Promise.resolve()
   let isDispatched = false
+  const storedListeners = new Set<() => void>()
   consumers.reserve(handlerPrefix)
 
   const register = (definition: WorkflowDefinition): void => {
@@ -145,6 +146,7 @@ export function openWorkflows<M extends EventMap>(
         const missing = code.all().filter(handler => !routes.has(handler))
         if (missing.length > 0) routes = new Map([...routes, ...(await storeRoutes(log, missing))])
         await scheduler.register()
+        if (missing.length > 0) for (const listener of storedListeners) listener()
       })
     syncing = next
     await next
@@ -157,6 +159,10 @@ export function openWorkflows<M extends EventMap>(
     async register(isWanted) {
       await sync()
       return new Map([...routes].filter(([handler]) => isWanted(handler.name)).map(([handler, id]) => [id, handler]))
+    },
+    onStored(listener) {
+      storedListeners.add(listener)
+      return () => storedListeners.delete(listener)
     },
   }
 

@@ -251,7 +251,7 @@ export async function setSequences(
  * again, and its attempt is not counted, because no failure was seen.
  */
 async function freeLeases(tx: Transaction, schema: string): Promise<void> {
+  await releaseWorkers({ schema }, tx)
   await removeAllRunners({ schema }, tx)
   await freeAll({ schema }, tx)
-  await releaseWorkers({ schema }, tx)
 }

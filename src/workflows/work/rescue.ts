@@ -86,9 +86,9 @@ async function foldCounters(log: Pick<Log, 'schema'>, tx: Transaction, owner: st
 export async function releaseWorkers(log: Pick<Log, 'schema'>, tx: Transaction): Promise<void> {
   const names = workflowNames(log)
   const owners = await tx.run<{ owner: string }>(sql`/* workflows.workers_left */
-    select owner
-    from ${names.workflow_counters}
-    where owner <> 'total'
+    select id as owner
+    from ${consumerNames(log).runners}
+    where routes <> '{}'
     union
     select worker
     from ${names.workflow_executions}
