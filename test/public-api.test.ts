@@ -47,7 +47,7 @@ const functions = `
 
 /** The types that programs write down: in the parameters of their own functions, or in what these return. */
 const types = `
-  Activity Aggregate AggregateInstance AnyTransaction AppendOptions AppendResult Clock Collection Config
+  Activity Aggregate AggregateInstance Decided HandledSession AnyTransaction AppendOptions AppendResult Clock Collection Config
   ConsumerStatus DeadLetter DeadLetterGroup Delivery DocumentProjection DocumentVersion Documents Emission Emit
   EmitOptions EventDefinitions EventFilter EventMap EventSequence EventsIn EventsOf Expected Failure FailureEnd
   FailureOptions ForeignTransaction From HandleOptions Handled Handler HandlerContext HandlerFailure HandlerResult

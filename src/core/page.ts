@@ -6,7 +6,7 @@
  *     while (page.next !== undefined) page = await store.streams.list({ limit: 100, after: page.next })
  */
 import { InvalidOption } from './errors.ts'
-import { checkWhole } from './options.ts'
+import { checkWhole, optionNames, refuseUnknownOptions } from './options.ts'
 
 export interface Page<T> {
   readonly items: readonly T[]
@@ -21,6 +21,9 @@ export interface PageOptions {
   readonly limit?: number | undefined
 }
 
+/** The names of `PageOptions`, for lists that have further options. */
+export const pageOptionNames: readonly string[] = optionNames<PageOptions>({ after: true, limit: true })
+
 /** The page of a list that was read with one row more than its limit: the extra row only says that there is more. */
 export function pageOf<T>(rows: readonly T[], limit: number, keyOf: (last: T) => readonly unknown[]): Page<T> {
   const items = rows.slice(0, limit)
@@ -29,10 +32,13 @@ export function pageOf<T>(rows: readonly T[], limit: number, keyOf: (last: T) =>
 
 /** A page of a list that is in memory as a whole, in the order of its keys. Only for lists that are short. */
 export function pageOfAll<T>(
+  call: string,
   all: readonly T[],
-  { after, limit = 100 }: PageOptions,
+  options: PageOptions,
   keyOf: (item: T) => string,
 ): Page<T> {
+  refuseUnknownOptions(call, options, pageOptionNames)
+  const { after, limit = 100 } = options
   checkWhole('limit', limit, 1, 10_000)
   const [last] = after === undefined ? [undefined] : (decodeCursor(after, 1) as [string])
   const rest = last === undefined ? [...all] : all.filter(item => keyOf(item) > last)

@@ -35,7 +35,12 @@ export function openAdministration(parts: SubscriptionParts): Administration {
   const { log, wake } = parts
   return {
     groups: async (subscription, options = {}) =>
-      pageOfAll(await readGroups(log, nameOf(subscription)), options, ({ group }) => group),
+      pageOfAll(
+        'store.subscriptions.groups',
+        await readGroups(log, nameOf(subscription)),
+        options,
+        ({ group }) => group,
+      ),
     async setMaxInFlight(subscription, maxInFlight, { group = 'default' } = {}) {
       checkWhole('maxInFlight', maxInFlight, 1)
       const name = nameOf(subscription)

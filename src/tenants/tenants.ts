@@ -213,7 +213,8 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       return placement
     },
     exists: async tenant => (await placements.find(checkTenantName(tenant, placements.prefix))) !== undefined,
-    list: async (options = {}) => pageOfAll(await placements.list(), options, ({ tenant }) => tenant),
+    list: async (options = {}) =>
+      pageOfAll('store.tenants.list', await placements.list(), options, ({ tenant }) => tenant),
     async status(tenant) {
       const placement = await findExisting(tenant)
       const { tables, log } = instanceOf(tenant)
@@ -286,7 +287,8 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       instanceOf(tenant).tenantDatabase.forget()
       return moved
     },
-    servers: async (options = {}) => pageOfAll(await placements.servers(), options, name => name),
+    servers: async (options = {}) =>
+      pageOfAll('store.tenants.servers', await placements.servers(), options, name => name),
     async addServer(name, { url }) {
       if (directory === undefined) throw new TenancyRequired({ call: 'tenants.addServer' })
       await directory.addServer(name, url)

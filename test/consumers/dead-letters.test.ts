@@ -157,6 +157,10 @@ test('dead letters are counted by consumer and state', async () => {
     { consumer: 'mailer', open: 1, retrying: 0, replayed: 0, resolved: 1 },
     { consumer: 'printer', open: 1, retrying: 0, replayed: 0, resolved: 0 },
   ])
+  const first = await deadLetters.stats({ limit: 1 })
+  const rest = await deadLetters.stats({ limit: 1, after: first.next })
+  expect([first, rest]).toMatchObject([{ items: [{ consumer: 'mailer' }] }, { items: [{ consumer: 'printer' }] }])
+  expect(rest.next).toBeUndefined()
 })
 
 test('RB-16: a dead letter is shown with the whole event as stored', async () => {

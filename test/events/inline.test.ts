@@ -162,7 +162,9 @@ test('expected versions, archived streams and event ids are checked as for any a
     { stream: 'order-2', events: placed() },
     { stream: 'order-1', events: placed(), expected: 7 },
   ]
-  expect(await outcome(events.appendMany(two))).toMatchObject({ error: { code: 'version_conflict', stream: 'order-1' } })
+  expect(await outcome(events.appendMany(two))).toMatchObject({
+    error: { code: 'version_conflict', stream: 'order-1' },
+  })
   expect(await outcome(events.append('order-old', placed()))).toMatchObject({ error: { code: 'stream_archived' } })
   expect(await events.append('order-old', placed(7), { allowArchived: true })).toMatchObject({ version: 2 })
   expect(await events.append('order-1', placed(1, { id }))).toMatchObject({ version: 1, repeated: true })

@@ -216,4 +216,7 @@ test('live workers are listed with their handlers and their running executions',
     { id: second.id, name: 'b', handlers: [{ handler: 'ship', version: 1 }], running: 0 },
   ])
   expect(workers[0]!.handlers.map(each => each.handler)).toEqual(['pay', 'ship'])
+  const { items, next } = await flows.workers({ limit: 1 })
+  expect(items.map(each => each.name)).toEqual(['a'])
+  expect(await flows.workers({ after: next })).toMatchObject({ items: [{ name: 'b' }], next: undefined })
 })

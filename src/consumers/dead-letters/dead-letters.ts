@@ -15,8 +15,10 @@
  * being closed, nor the other way round. What can fail: a change in a state that does not allow it
  * (`DeadLetterConflict`), or of a dead letter that is not there (`DeadLetterNotFound`).
  */
+
 import { InvalidOption } from '../../core/errors.ts'
 import { nearestName, textFault } from '../../core/name.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
 import type { Page, PageOptions } from '../../core/page.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -28,6 +30,7 @@ import {
   type DeadLetterDetails,
   type DeadLetterGroup,
   type DeadLetterStats,
+  filterNames,
   type GroupDeadLettersOptions,
   groupDeadLetters,
   type ListDeadLettersOptions,
@@ -131,7 +134,11 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
       onRequest?.()
       return { requested: 1, isRunning }
     },
-    async retryAll({ of, ...filter } = {}, { perSecond = defaultPerSecond } = {}) {
+    async retryAll(given = {}, options = {}) {
+      refuseUnknownOptions('store.deadLetters.retryAll', given, [...filterNames, 'limit'])
+      refuseUnknownOptions('store.deadLetters.retryAll', options, ['perSecond'])
+      const { of, ...filter } = given
+      const { perSecond = defaultPerSecond } = options
       checkRate(perSecond)
       const owners = of === undefined ? undefined : await rowsOf(log, of)
       const requested = await requestMatching(log, kinds, owners, filter, perSecond)

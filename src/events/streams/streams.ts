@@ -10,8 +10,8 @@
 
 import { InvalidName } from '../../core/errors.ts'
 import { category, checkName } from '../../core/name.ts'
-import { checkWhole } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { checkWhole, refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { AnyTransaction } from '../../database/transaction.ts'
@@ -85,6 +85,7 @@ export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorO
 export const tombstoneType = '$tombstone'
 
 async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<Page<StreamDescription>> {
+  refuseUnknownOptions('store.streams.list', options, ['category', 'state', ...pageOptionNames])
   const { limit = 100, state = 'open' } = options
   checkWhole('limit', limit, 1, 10_000)
   const [after] = options.after === undefined ? [''] : (decodeCursor(options.after, 1) as [string])

@@ -11,8 +11,8 @@
 import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { StoreClosed } from '../../core/errors.ts'
-import { checkWhole } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { checkWhole, refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { watchHead } from '../../events/order/watch.ts'
@@ -120,7 +120,9 @@ interface WorkerRow {
   held: number
 }
 
-export async function listWorkers(log: Log, { after, limit = 100 }: PageOptions): Promise<Page<WorkerDescription>> {
+export async function listWorkers(log: Log, options: PageOptions): Promise<Page<WorkerDescription>> {
+  refuseUnknownOptions('store.workflows.workers', options, pageOptionNames)
+  const { after, limit = 100 } = options
   checkWhole('limit', limit, 1, 10_000)
   const [hasNoName, name, startedAt, id] = after === undefined ? [] : decodeCursor(after, 4)
   const { workflow_routes, workflow_executions } = workflowNames(log)
