@@ -1,6 +1,7 @@
 /** Opens stores with tenants: for commands about tenants, and for checks that visit every tenant (`--all-tenants`). */
 import { throwIfAborted } from '../core/abort.ts'
 import type { Store } from '../store.ts'
+import type { Tenants } from '../tenants/tenants.ts'
 import type { Invocation, Opened, OpenedTenancy, OpenOptions } from './command.ts'
 
 export const allTenantsOption = { kind: 'flag', summary: 'Do it for every tenant, one after the other' } as const
@@ -12,6 +13,10 @@ export async function openTenants(
 ): Promise<Omit<Opened, 'store' | 'tenancy'> & OpenedTenancy> {
   const { store: _, tenancy, ...opened } = await open({ ...options, isAboutTenants: true })
   return { ...opened, ...tenancy! }
+}
+
+export async function tenantNames(tenants: Pick<Tenants, 'list'>): Promise<string[]> {
+  return (await tenants.list()).map(({ tenant }) => tenant)
 }
 
 export interface TenantResult<T> {
@@ -34,7 +39,7 @@ export async function forEachStore<T>(
     return [{ tenant: undefined, value: await visit(async () => store, undefined) }]
   }
   const { tenants, storeOf } = await openTenants({ open }, options)
-  const names = (await tenants.list()).map(({ tenant }) => tenant)
+  const names = await tenantNames(tenants)
   const results: TenantResult<T>[] = []
   const bar = out.progress(title)
   try {

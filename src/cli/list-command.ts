@@ -3,8 +3,8 @@
  * an empty list and the hint for the next page are the same everywhere.
  *
  *     rillflow runners list                    a table
- *     rillflow runners list --json             one JSON document: a list, or { items, next } if the list has pages
- *     rillflow runners list --after NEXT       the next page
+ *     rillflow runners list --json             one JSON document: { "items": […], "next": "…" }
+ *     rillflow runners list --after NEXT       the next page; on the last page there is no "next"
  *
  * What can fail: the list itself. Its error is reported like that of any other command.
  */
@@ -18,7 +18,7 @@ import {
   type Option,
   type OptionValues,
 } from './command.ts'
-import type { Style } from './output/output.ts'
+import type { Output, Style } from './output/output.ts'
 import { type Column, table } from './output/table.ts'
 
 export interface ListOptions<Row, A extends readonly Argument[], O extends Readonly<Record<string, Option>>> {
@@ -28,7 +28,7 @@ export interface ListOptions<Row, A extends readonly Argument[], O extends Reado
   readonly examples: readonly string[]
   /** The line that is printed for an empty list. */
   readonly empty: string
-  /** A list with pages takes `pageOptions`. */
+  /** A list that can be long takes `pageOptions` and returns a page. */
   list(store: Store, given: ArgumentValues<A> & OptionValues<O>): Promise<readonly Row[] | Page<Row>>
   columns(style: Style): readonly Column<Row>[]
 }
@@ -45,15 +45,25 @@ export function listCommand<
       const given = { ...values, ...options } as ArgumentValues<A> & OptionValues<O>
       const { store } = await open()
       const result = await list(store, given)
-      const { items, next } = 'items' in result ? result : { items: result, next: undefined }
-      out.print(result, style => table(style, items, columns(style), empty))
-      if (next !== undefined) out.note(`There are more. The next page: the same line with --after ${next}`)
+      const page = 'items' in result ? result : { items: result, next: undefined }
+      printPage(out, page, columns, empty)
     },
   })
 }
 
+/** For lists that are not of a store. */
+export function printPage<Row>(
+  out: Output,
+  { items, next }: Page<Row>,
+  columns: (style: Style) => readonly Column<Row>[],
+  empty: string,
+): void {
+  out.print({ items, next }, style => table(style, items, columns(style), empty))
+  if (next !== undefined) out.note(`There are more. For the next page add --after ${next} to the same line.`)
+}
+
 /** The options of a list with pages. */
 export const pageOptions = {
-  after: { kind: 'text', value: 'NEXT', summary: 'The next page: the "next" of the previous one' },
-  limit: { kind: 'whole', default: 50, value: 'COUNT', summary: 'The maximum number of rows' },
+  after: { kind: 'text', value: 'NEXT', summary: 'Show the next page: the value that the previous page printed' },
+  limit: { kind: 'whole', default: 50, value: 'COUNT', summary: 'The maximum number of rows on a page' },
 } as const

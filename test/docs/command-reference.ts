@@ -1,16 +1,16 @@
 /** The reference of all commands as Markdown, generated from their descriptions. */
 import { allCommands, globalOptions } from '../../src/cli/arguments.ts'
-import type { Group } from '../../src/cli/command.ts'
-import { argumentRow, optionRows, ownOptions, usageOf } from '../../src/cli/help.ts'
+import type { Root } from '../../src/cli/command.ts'
+import { argumentRow, optionRows, ownOptions, synonymsOf, usageOf } from '../../src/cli/help.ts'
 
-export async function commandReference(root: Group): Promise<string> {
+export async function commandReference(root: Root): Promise<string> {
   const parts = [`${intro}\n\n## Options of all commands\n\n${list(optionRows(globalOptions))}`]
   const entries = await root.commands()
   let noun = ''
   for await (const { path, leaf } of allCommands(root)) {
     const [first = ''] = path
     const group = entries[first]!
-    if (first !== noun) parts.push(`## ${first}\n\n${group.summary}.`)
+    if (first !== noun) parts.push(`## ${first}\n\n${group.summary}.`, ...otherNames(root, first))
     noun = first
     const command = await leaf.load()
     const own = optionRows(ownOptions(command))
@@ -21,6 +21,11 @@ export async function commandReference(root: Group): Promise<string> {
     if (rows.length > 0) parts.push(list(rows))
   }
   return `${parts.join('\n\n')}\n`
+}
+
+function otherNames(root: Root, noun: string): string[] {
+  const names = synonymsOf(root, [noun]).map(([name, text]): [string, string] => [`${noun} ${name}`, text])
+  return names.length === 0 ? [] : [`Other names:\n\n${list(names)}`]
 }
 
 function list(rows: readonly (readonly [string, string])[]): string {
@@ -38,7 +43,7 @@ embedded store in \`./.rillflow\`. If a store has tenants (\`tenancy\` in the co
 \`RILLFLOW_TENANT\`. Node loads a configuration in TypeScript itself from 22.18 on; before that, install \`jiti\` in the same project.
 
 Data goes to stdout, everything else to stderr. With \`--json\` a command prints one JSON document, or NDJSON if it follows
-something; positions are text in it. Colours and progress bars appear only on a terminal (\`NO_COLOR\`, \`FORCE_COLOR\`).
+something. A list is \`{ "items": […], "next": "…" }\`; \`--after\` with the value of \`next\` shows the next page. Colours and progress bars appear only on a terminal (\`NO_COLOR\`, \`FORCE_COLOR\`).
 Destructive commands ask for confirmation on a terminal and need \`--yes\` elsewhere; \`--dry-run\` prints what would be done. The
 first Ctrl-C lets running work end, the second one ends the process.
 

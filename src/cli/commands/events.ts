@@ -1,8 +1,8 @@
 /**
  * `rillflow events`: reads the log, appends to it, and carries events out and in as NDJSON.
  *
- *     tail · show                 the latest events, or one event in full
- *     append                      one event to one stream
+ *     tail · show                     the latest events, or one event in full
+ *     append                          one event to one stream
  *     export ──► NDJSON ──► import    one event a line; positions and versions are assigned again by the import
  *
  * How an event is printed, and the options that filter events, are here too: other nouns use them.
@@ -117,7 +117,7 @@ const append = defineCommand({
     const { headers } = options
     if (headers !== undefined && (typeof headers !== 'object' || headers === null || Array.isArray(headers)))
       throw new WrongUsage({ reason: '--headers must be a JSON object' })
-    const { store } = await open({ create: true })
+    const { store } = await open({ create: true, purpose: 'write' })
     const event = {
       ...{ type, data: data ?? {}, headers: headers as Record<string, unknown> | undefined },
       ...{ correlationId: options.correlationId, causationId: options.causationId, userId: options.user },
@@ -157,7 +157,7 @@ const exportEvents = defineCommand({
     const bar = out.progress('Exporting')
     const file = options.output === '-' ? undefined : options.output
     let events = 0
-    const filter = { ...eventFilter(options), after, to, includeArchived: true, signal }
+    const filter = { ...eventFilter(options), from: after, to, includeArchived: true, signal }
     const lines = async function* (): AsyncGenerator<string> {
       for await (const event of store.events.readAll(filter)) {
         yield `${toJson(event)}\n`
@@ -186,7 +186,7 @@ const importEvents = defineCommand({
   ],
   async run({ out, open, arguments: { file }, options: { name, chunkSize }, signal }) {
     const size = file === '-' ? undefined : await sizeOf(file)
-    const { store } = await open({ create: true })
+    const { store } = await open({ create: true, purpose: 'write' })
     const bar = out.progress('Importing')
     const source = readEvents(file)
     const onProgress = ({ events }: { events: number }): void => {

@@ -16,7 +16,8 @@ import type { Tenants } from '../../tenants/tenants.ts'
 import type { Selection } from '../../transfer/export/selection.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs, type Invocation } from '../command.ts'
 import { importDefault } from '../config.ts'
-import { openTenants } from '../every-tenant.ts'
+import { openTenants, tenantNames } from '../every-tenant.ts'
+import { printPage } from '../list-command.ts'
 import { bytes, count, digits, duration } from '../output/amount.ts'
 import { paintState } from '../output/state.ts'
 import { type Column, table } from '../output/table.ts'
@@ -55,11 +56,11 @@ const ensure = defineCommand({
 })
 
 const list = defineCommand({
-  examples: ['rillflow tenants list', 'rillflow tenants list --json | jq -r .[].tenant'],
+  examples: ['rillflow tenants list', 'rillflow tenants list --json | jq -r .items[].tenant'],
   async run({ out, open }) {
     const { tenants } = await openTenants({ open })
-    const placements = await tenants.list()
-    const columns: Column<(typeof placements)[number]>[] = [
+    const items = await tenants.list()
+    const columns: Column<(typeof items)[number]>[] = [
       { title: 'TENANT', of: ({ tenant }) => tenant, paint: (_, colour) => colour.cyan },
       { title: 'SERVER', of: ({ server }) => server },
       { title: 'SCHEMA', of: ({ schema }) => schema, paint: (_, colour) => colour.dim },
@@ -69,7 +70,7 @@ const list = defineCommand({
         paint: ({ state }, colour) => paintState(state === 'moving' ? 'waiting' : 'running', colour),
       },
     ]
-    out.print(placements, style => table(style, placements, columns, 'There are no tenants.'))
+    printPage(out, { items, next: undefined }, () => columns, 'There are no tenants.')
   },
 })
 
@@ -80,7 +81,7 @@ const status = defineCommand({
   examples: ['rillflow tenants status', 'rillflow tenants status acme --json'],
   async run({ out, open, arguments: { tenant: only }, signal }) {
     const { tenants } = await openTenants({ open }, { migrate: 'manual' })
-    const names = only === undefined ? (await tenants.list()).map(({ tenant }) => tenant) : [only]
+    const names = only === undefined ? await tenantNames(tenants) : [only]
     const bar = out.progress('Reading')
     const rows: TenantStatus[] = []
     try {
@@ -225,7 +226,7 @@ async function loadSelection(path: string, tenant: string): Promise<Selection> {
 }
 
 const drop = defineCommand({
-  description: 'Deletes its events, documents, read models and workflows. To have a copy, use `tenants export` before.',
+  description: 'Deletes its events, documents, read models and workflows. For a copy, use `tenants export` first.',
   arguments: [tenant],
   examples: ['rillflow tenants drop acme --dry-run', 'rillflow tenants drop acme --yes'],
   destructive: true,

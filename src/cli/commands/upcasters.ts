@@ -1,7 +1,8 @@
 /** `rillflow upcasters`: the steps that give old events their new shape. These commands read only the configuration. */
 import { upcasters as combine, type Upcasters } from '../../events/read/upcast.ts'
 import { type Commands, defineCommand, defineVerbs, type Invocation } from '../command.ts'
-import { type Column, table } from '../output/table.ts'
+import { printPage } from '../list-command.ts'
+import type { Column } from '../output/table.ts'
 
 const list = defineCommand({
   examples: ['rillflow upcasters list'],
@@ -13,7 +14,7 @@ const list = defineCommand({
       { title: 'TO TYPE', of: step => step.toType },
       { title: 'TO', of: step => step.to, right: true },
     ]
-    out.print(steps, style => table(style, steps, columns, 'The configuration has no upcasters.'))
+    printPage(out, { items: steps, next: undefined }, () => columns, 'The configuration has no upcasters.')
   },
 })
 

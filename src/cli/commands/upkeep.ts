@@ -28,7 +28,7 @@ export const doctor: Command = defineCommand({
 
 export const upkeep: Command = defineCommand({
   description:
-    'Runners do this by themselves a few times a day. `retention` in the configuration says how long data is stored. Nothing is deleted that a consumer has still to read.',
+    'Runners do this by themselves a few times a day. `retention` in the configuration says how long data is kept. Events that a consumer has not read yet are never deleted.',
   options: {
     dryRun: { kind: 'flag', summary: 'Only print what would be deleted' },
     allTenants: allTenantsOption,
