@@ -30,7 +30,7 @@ import { count } from '../output/amount.ts'
 import { type Output, warningLogger } from '../output/output.ts'
 import { NothingRegistered, WrongUsage } from '../report-error.ts'
 
-/** What a runner can run, in the order of its summary, and how one of each is called. */
+/** How one of each kind is called. */
 const nouns: Readonly<Record<RunnableKind, string>> = {
   projections: 'projection',
   processors: 'processor',
@@ -40,11 +40,16 @@ const nouns: Readonly<Record<RunnableKind, string>> = {
   schedules: 'schedule',
   upkeep: 'upkeep',
 }
-const kinds = Object.keys(nouns) as RunnableKind[]
 
 /** Also options of `rillflow dev`. */
 export const runnerOptions = {
-  only: { kind: 'text', many: true, choices: kinds, value: 'KIND', summary: 'Run only this kind' },
+  only: {
+    kind: 'text',
+    many: true,
+    choices: ['projections', 'processors', 'subscriptions', 'snapshots', 'handlers', 'schedules', 'upkeep'],
+    value: 'KIND',
+    summary: 'Run only this kind',
+  },
   concurrency: {
     kind: 'whole',
     value: 'COUNT',
@@ -170,7 +175,7 @@ export function workOf(store: Store, only: readonly RunnableKind[]): Work {
 
 /** `2 projections (orders, sales), 1 handler (pay)`; empty if there is nothing to run. */
 export function workText(work: Work): string {
-  return kinds
+  return runnerOptions.only.choices
     .flatMap(kind => (work[kind] === undefined ? [] : [[nouns[kind], work[kind]] as const]))
     .map(([noun, names]) => (names.length === 0 ? noun : `${count(names.length, noun)} (${names.join(', ')})`))
     .join(', ')
