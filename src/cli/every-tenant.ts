@@ -4,7 +4,7 @@ import type { Store } from '../store.ts'
 import type { Tenants } from '../tenants/tenants.ts'
 import type { Invocation, Opened, OpenedTenancy, OpenOptions } from './command.ts'
 
-export const allTenantsOption = { kind: 'flag', summary: 'Do it for every tenant, one after the other' } as const
+export const allTenantsOption = { kind: 'flag', summary: 'Visit every tenant, one after the other' } as const
 
 /** Opens the store for a command about tenants, and refuses a store that has none. */
 export async function openTenants(

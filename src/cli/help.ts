@@ -79,7 +79,7 @@ export function optionRows(options: Readonly<Record<string, Option>>): [string, 
     const details = [
       ...(option.required ? ['required'] : []),
       ...(option.many ? ['repeatable'] : []),
-      ...(option.default === undefined ? [] : [`default ${option.default}`]),
+      ...(option.default === undefined ? [] : [`default: ${option.default}`]),
       ...(option.env === undefined ? [] : [`or ${option.env}`]),
     ]
     const short = option.short === undefined ? '' : `-${option.short}, `

@@ -36,16 +36,21 @@ const intro = `# The command line
 
 \`rillflow\` comes with the package: \`npx rillflow --help\`. This page is generated from the commands.
 
-The location of the store is taken from flags, then from the environment (\`DATABASE_URL\` or \`RILLFLOW_URL\`, \`RILLFLOW_FOLDER\`,
-\`RILLFLOW_SCHEMA\`, \`RILLFLOW_CONFIG\`), then from \`rillflow.config.ts\`, \`.js\` or \`.mjs\` in the current folder. Otherwise it is the
-embedded store in \`./.rillflow\`. If a store has tenants (\`tenancy\` in the configuration, \`--tenancy schema\` or
-\`RILLFLOW_TENANCY\`), \`--tenant\` or \`RILLFLOW_TENANT\` names the tenant of a command; commands about all tenants ignore
-\`RILLFLOW_TENANT\`. Node loads a configuration in TypeScript itself from 22.18 on; before that, install \`jiti\` in the same project.
+The location of the store is taken from options, then from the environment (\`DATABASE_URL\` or \`RILLFLOW_URL\`,
+\`RILLFLOW_FOLDER\`, \`RILLFLOW_SCHEMA\`, \`RILLFLOW_CONFIG\`), then from \`rillflow.config.ts\`, \`.js\` or \`.mjs\` in the current
+folder. Otherwise it is the embedded store in \`./.rillflow\`. If a store has tenants (\`tenancy\` in the configuration,
+\`--tenancy schema\` or \`RILLFLOW_TENANCY\`), \`--tenant\` or \`RILLFLOW_TENANT\` names the tenant of a command; commands about all
+tenants ignore \`RILLFLOW_TENANT\`. Node loads a configuration in TypeScript itself from 22.18 on; before that, install \`jiti\` in
+the same project.
+
+Only \`rillflow run\` and \`rillflow dev\` store the definitions of the configuration, as a program does when it opens the store
+and starts a runner. All other commands use the definitions and store none of them. Commands that only show something change
+nothing in the database and need only the right to select.
 
 Data goes to stdout, everything else to stderr. With \`--json\` a command prints one JSON document, or NDJSON if it follows
-something. A list is \`{ "items": […], "next": "…" }\`; \`--after\` with the value of \`next\` shows the next page. Colours and progress bars appear only on a terminal (\`NO_COLOR\`, \`FORCE_COLOR\`).
-Destructive commands ask for confirmation on a terminal and need \`--yes\` elsewhere; \`--dry-run\` prints what would be done. The
-first Ctrl-C lets running work end, the second one ends the process.
+something. A list is \`{ "items": […], "next": "…" }\`; \`--after\` with the value of \`next\` shows the next page. Colours and progress
+bars appear only on a terminal (\`NO_COLOR\`, \`FORCE_COLOR\`). Destructive commands ask for confirmation on a terminal and need
+\`--yes\` elsewhere; \`--dry-run\` only prints the action. The first Ctrl-C lets running work end, the second one ends the process.
 
 | exit code | meaning                                             |
 | --------- | --------------------------------------------------- |

@@ -13,7 +13,7 @@ import type { Command, Commands, Group, Leaf, Root } from '../command.ts'
 const commands: Commands = {
   init: command('Write a first configuration', async () => (await import('./init.ts')).init),
   dev: command(
-    'Run everything for development, with a live view of events',
+    'Run everything that the configuration defines, for development, with a live view of events',
     async () => (await import('./dev/dev.ts')).dev,
   ),
   status: command('Show the state of the store at a glance', async () => (await import('./status.ts')).status),
@@ -46,7 +46,7 @@ const commands: Commands = {
   ),
   snapshots: noun('Snapshots of aggregates', async () => (await import('./snapshots.ts')).snapshots),
   runners: noun(
-    'Runners, which are the processes that run consumers and handlers',
+    'Runners, which run consumers and handlers, in all processes',
     async () => (await import('./runners.ts')).runners,
   ),
   schema: noun('The database schema of the store', async () => (await import('./schema.ts')).schema),
@@ -65,7 +65,7 @@ const commands: Commands = {
     async () => (await import('./transfer.ts')).exportStore,
   ),
   import: command('Load an export into an empty store', async () => (await import('./transfer.ts')).importStore),
-  bench: command('Measure how fast appends and reads are here', async () => (await import('./bench.ts')).bench),
+  bench: command('Measure the speed of appends and reads', async () => (await import('./bench.ts')).bench),
   completion: command(
     'Print a script that completes commands in your shell',
     async () => (await import('../completion.ts')).completion,

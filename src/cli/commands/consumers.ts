@@ -117,7 +117,7 @@ const status = defineCommand({
 
 const wait = defineCommand({
   description:
-    'Ends when the consumer has applied every event up to the position. If it does not get there in time, the error says why.',
+    'Ends when the consumer has applied every event up to the position. If it does not reach it in time, the error says why.',
   arguments: [
     consumer,
     {
@@ -143,7 +143,7 @@ const wait = defineCommand({
 
 const pause = defineCommand({
   description:
-    'The running batch still ends. After it, no process applies events for the consumer until it is resumed. Events that a subscription has delivered can still be acknowledged.',
+    'The running batch is completed. After it, no process applies events for the consumer until it is resumed. Events that a subscription has delivered can still be acknowledged.',
   arguments: [consumer],
   options: { group: onlyGroup },
   examples: ['rillflow consumers pause order-totals', 'rillflow consumers pause mailer --group audit'],
@@ -203,7 +203,7 @@ const remove = defineCommand({
 })
 
 const runOnce = defineCommand({
-  description: 'A subscription gets all events that are there now.',
+  description: 'A subscription gets all events up to the present end of the log.',
   arguments: [oneConsumer],
   examples: ['rillflow consumers run-once', 'rillflow consumers run-once order-totals'],
   async run({ out, arguments: { name }, signal, open, config }) {
@@ -245,13 +245,13 @@ const runUntilIdle = defineCommand({
 export const consumers: Commands = defineVerbs({
   list: ['Show all consumers and how far they are', list],
   status: ['Show one consumer in detail', status],
-  wait: ['Wait until a consumer has applied a position', wait],
+  wait: ['Wait until a consumer has reached a position', wait],
   pause: ['Stop applying events for now', pause],
   resume: ['Continue after a pause or a failure', resume],
   reset: ['Move the checkpoint of a consumer', reset],
   remove: ['Delete a consumer that is no longer used', remove],
-  'run-once': ['Apply one batch of events here', runOnce],
-  'run-until-idle': ['Apply all events there are here', runUntilIdle],
+  'run-once': ['Apply one batch of events in this process', runOnce],
+  'run-until-idle': ['Apply all events that are left in this process', runUntilIdle],
 })
 
 /** `mailer/audit` for a group that is not the default one. */

@@ -31,7 +31,14 @@ const owner = {
 const event = { name: 'event', summary: 'The id of the event' } as const satisfies Argument
 
 const list = listCommand({
-  arguments: [{ name: 'owner', summary: 'Only of this consumer or handler', completes: 'dead-letter', optional: true }],
+  arguments: [
+    {
+      name: 'owner',
+      summary: 'Only dead letters of this consumer or handler',
+      completes: 'dead-letter',
+      optional: true,
+    },
+  ],
   options: {
     state: {
       kind: 'text',
@@ -122,8 +129,13 @@ const retry = defineCommand({
       value: 'TIME',
       summary: 'With --all: only dead letters that failed after this: a time, or an age such as 15m, 2h, 7d',
     },
-    limit: { kind: 'whole', value: 'COUNT', summary: 'With --all: the maximum number' },
-    perSecond: { kind: 'whole', value: 'COUNT', default: 50, summary: 'With --all: the maximum number each second' },
+    limit: { kind: 'whole', value: 'COUNT', summary: 'With --all: the maximum number of dead letters' },
+    perSecond: {
+      kind: 'whole',
+      value: 'COUNT',
+      default: 50,
+      summary: 'With --all: the maximum number of retries in a second',
+    },
   },
   examples: [
     'rillflow dead-letters retry order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001',
@@ -185,7 +197,7 @@ export const deadLetters: Commands = defineVerbs({
   list: ['Show dead letters by consumer and handler', list],
   stats: ['Count the dead letters in each state', stats],
   show: ['Show one dead letter with its event and its errors', show],
-  retry: ['Request a retry', retry],
+  retry: ['Request a retry of one dead letter, or of all that match', retry],
   resolve: ['Close a dead letter with a note', resolve],
   delete: ['Delete a dead letter', deleteDeadLetter],
 })

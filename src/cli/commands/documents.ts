@@ -41,7 +41,7 @@ const queryOptions = {
     value: 'KIND',
     default: 'text',
     choices: ['text', 'number', 'boolean'],
-    summary: 'Compare the values of that field as this',
+    summary: 'Compare the values of that field as this type',
   },
   descending: { kind: 'flag', summary: 'Sort in descending order' },
 } as const
@@ -108,7 +108,7 @@ const query = defineCommand({
 })
 
 const softDelete = defineCommand({
-  description: 'Reads and queries leave the document out until it is restored or put again.',
+  description: 'Reads and queries skip the document until it is restored or put again.',
   arguments: [collection, id],
   examples: ['rillflow documents soft-delete customers c-1'],
   async run({ out, open, arguments: { collection, id } }) {

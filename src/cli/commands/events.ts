@@ -36,7 +36,7 @@ const tail = defineCommand({
   description: 'Every event is printed once, in the order of the log. With --json each event is a line of NDJSON.',
   options: {
     follow: { kind: 'flag', short: 'f', summary: 'Continue with new events until Ctrl-C' },
-    limit: { kind: 'whole', default: 10, value: 'COUNT', summary: 'How many of the latest events to begin with' },
+    limit: { kind: 'whole', default: 10, value: 'COUNT', summary: 'The number of latest events to begin with' },
     after: {
       kind: 'position',
       value: 'POSITION',
@@ -138,9 +138,9 @@ function parseExpected(text: string | undefined): number | 'empty' | 'exists' | 
 
 const exportEvents = defineCommand({
   description:
-    'Writes one event a line, as `events import` reads them, up to the end that the log has when the export begins.',
+    'Writes one event a line, in the form that `events import` reads, up to the end of the log when the export begins.',
   options: {
-    output: { kind: 'text', value: 'FILE', summary: 'The file to write; by default, and for -, stdout' },
+    output: { kind: 'text', value: 'FILE', summary: 'The file to write. Default, and for -: stdout' },
     after: { kind: 'position', value: 'POSITION', summary: 'Only events after this position' },
     to: { kind: 'position', value: 'POSITION', summary: 'Only events up to this position' },
     ...eventFilterOptions,
@@ -175,7 +175,7 @@ const exportEvents = defineCommand({
 const importEvents = defineCommand({
   description:
     'Each line is an event with stream, type and data. Its id, headers, schemaVersion, correlationId, causationId, userId and createdAt are used if the line has them. The import assigns new positions and versions. An import with a name that was interrupted is resumed by the next call.',
-  arguments: [{ name: 'file', summary: 'The NDJSON file; - for stdin' }],
+  arguments: [{ name: 'file', summary: 'The NDJSON file, or - for stdin' }],
   options: {
     name: { kind: 'text', value: 'NAME', summary: 'A name for the import, so that it can be resumed' },
     chunkSize: { kind: 'whole', value: 'COUNT', summary: 'The number of events in a transaction' },
@@ -257,7 +257,7 @@ export const events: Commands = defineVerbs({
   import: ['Load events from NDJSON', importEvents],
 })
 
-/** The filter of the store, from the options of the line. A part that was not given is left out. */
+/** The filter of the store, from the options of the line. A part that was not given is absent. */
 export function eventFilter({
   type,
   stream,

@@ -74,7 +74,7 @@ const switchLifecycle = defineCommand({
       kind: 'text',
       value: 'LIFECYCLE',
       choices: ['inline', 'async'],
-      summary: 'The new lifecycle. Default: the one in the configuration',
+      summary: 'The new lifecycle, by default that of the configuration',
     },
   },
   examples: ['rillflow projections switch orders', 'rillflow projections switch orders --lifecycle async'],

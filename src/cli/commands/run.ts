@@ -89,11 +89,11 @@ export const run: Command = defineCommand({
       summary: 'The name of this runner, the same each time it is started',
     },
     standby: { kind: 'flag', summary: 'Run nothing while another runner with a name is active; needs --name' },
-    paused: { kind: 'flag', summary: 'Run nothing until `runners promote NAME`; needs --name' },
+    paused: { kind: 'flag', summary: 'Run nothing until `rillflow runners promote NAME` is called; needs --name' },
     leaseMs: {
       kind: 'whole',
       value: 'MS',
-      summary: 'How long until other runners take over from this one if it does not answer. Default: 15000',
+      summary: 'The time after which other runners take over from this one if it sends no heartbeat. Default: 15000',
     },
     ...healthOptions,
   },

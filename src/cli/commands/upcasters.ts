@@ -33,8 +33,8 @@ const path = defineCommand({
 })
 
 export const upcasters: Commands = defineVerbs({
-  list: ['Show all steps of the configuration', list],
-  path: ['Show the shapes that an event goes through', path],
+  list: ['Show all upcasters of the configuration', list],
+  path: ['Show the steps from the stored shape of an event to its present one', path],
 })
 
 /** The upcasters of the configuration, combined and checked as the store does it. */

@@ -13,7 +13,7 @@ import { asCommand } from './schema.ts'
 
 export const doctor: Command = defineCommand({
   description:
-    'Checks the schema, the server, the tables, the log, consumers and workflows, and changes nothing. Exits with 3 if it finds an error. Warnings are less urgent.',
+    'Checks the schema, the server, the tables, the log, consumers and workflows, and changes nothing. Exits with 3 if it finds an error; a warning does not change the exit code.',
   options: { allTenants: allTenantsOption },
   examples: ['rillflow doctor', 'rillflow doctor --json || alert'],
   async run({ out, open, signal, options: { allTenants } }) {
@@ -77,7 +77,7 @@ function upkeepText(style: Style, report: UpkeepReport): string {
     attempts: digits(report.attempts),
     history: digits(report.history),
     'archived events': `${digits(archivedEvents)} of ${count(archivedStreams, 'stream')}`,
-    'slowest reader': slowest === undefined ? undefined : `${slowest.name} at position ${slowest.position}`,
+    'slowest consumer': slowest === undefined ? undefined : `${slowest.name} at position ${slowest.position}`,
   })
   return `${isDryRun ? 'Would delete:' : 'Deleted:'}\n${deleted}`
 }

@@ -43,7 +43,7 @@ const list = listCommand({
     since: {
       kind: 'time',
       value: 'TIME',
-      summary: 'Only workflows that began since then: a time, or an age such as 15m, 2h, 7d',
+      summary: 'Only workflows that began after this: a time, or an age such as 15m, 2h, 7d',
     },
     parent: { kind: 'text', value: 'WORKFLOW', summary: 'Only children of this workflow' },
     ...pageOptions,
@@ -64,7 +64,9 @@ const list = listCommand({
 
 const show = defineCommand({
   arguments: [workflow],
-  options: { attempts: { kind: 'whole', default: 20, value: 'COUNT', summary: 'How many of the latest attempts' } },
+  options: {
+    attempts: { kind: 'whole', default: 20, value: 'COUNT', summary: 'The number of latest attempts to show' },
+  },
   examples: ['rillflow workflows show 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
   async run({ out, open, arguments: { workflow }, options }) {
     const { store } = await open()
@@ -93,7 +95,7 @@ const show = defineCommand({
 })
 
 const tree = defineCommand({
-  description: 'Shows the events, the handlers that each event ran, the events that those emitted, and so on.',
+  description: 'Shows the events, the handlers that each event has run, the events that these have emitted, and so on.',
   arguments: [workflow],
   options: {
     mermaid: { kind: 'flag', summary: 'Print the text of a Mermaid flowchart' },
@@ -154,7 +156,11 @@ const watch = defineCommand({
   options: {
     untilSettled: { kind: 'flag', summary: 'End when the workflow is settled' },
     handler: { kind: 'text', value: 'NAME', completes: 'handler', summary: 'Only this handler' },
-    after: { kind: 'position', value: 'POSITION', summary: 'Continue after a line that was printed before' },
+    after: {
+      kind: 'position',
+      value: 'POSITION',
+      summary: 'Begin after this line: the position that --json prints with it',
+    },
   },
   examples: [
     'rillflow workflows watch',
@@ -173,7 +179,7 @@ const watch = defineCommand({
 
 const publish = defineCommand({
   description:
-    'The handlers are run by `rillflow run` or by your program. A handler that begins at "now" gets only the events after one of them was first started with it.',
+    '`rillflow run` or your program runs the handlers. A handler gets the events that are published after one of them was first started with it, unless it is defined with from: "start".',
   arguments: [type, data],
   options: {
     correlationId: { kind: 'text', value: 'ID', summary: 'The workflow of the event. Default: a new one' },
@@ -221,7 +227,7 @@ const signal = defineCommand({
 
 const cancel = defineCommand({
   description:
-    'No handler of the workflow or of its children is started again, and running ones are notified. Completed work is not undone, unless it is compensated.',
+    'No handler of the workflow or of its children is started again, and the signal of running ones aborts. Completed steps are not undone without --compensate.',
   arguments: [workflow],
   options: {
     reason: { kind: 'text', value: 'TEXT', summary: 'The reason, which is stored with the workflow' },
@@ -324,7 +330,7 @@ export const workflows: Commands = defineVerbs({
   list: ['Show workflows, the newest first', list],
   show: ['Show the state of a workflow and its attempts', show],
   tree: ['Show the events and handlers of a workflow as a tree', tree],
-  watch: ['Show what handlers do, as it happens', watch],
+  watch: ['Show the activity of handlers as it happens', watch],
   publish: ['Publish an event that begins a workflow', publish],
   signal: ['Publish an event into a workflow', signal],
   cancel: ['Cancel a workflow', cancel],
