@@ -1,9 +1,8 @@
 /** Deliveries through `store.subscribe`, against a loop written by hand that stores its checkpoint after each event. */
 
 import pg from 'pg'
-import { runSubscription } from '../../test/support/run-subscription.ts'
 import type { Bench } from '../harness/bench.ts'
-import type { Store } from '../harness/rillflow.ts'
+import { defineSubscription, type Store } from '../harness/rillflow.ts'
 import { compare, interleave, type Sample } from '../harness/rounds.ts'
 import { type BenchServer, startBenchServer } from '../harness/server.ts'
 import { makeUpsertTables, nextRows, saveCheckpoint } from '../peers/upserts.ts'
@@ -66,17 +65,18 @@ async function iterated(store: Store, ack: 'auto' | 'manual' | 'awaited', events
 
 async function calledBack(store: Store, partitions: number, events: number): Promise<Sample> {
   const started = performance.now()
+  const stopping = new AbortController()
   let seen = 0
-  await new Promise<void>(resolve => {
-    const running = runSubscription(store, 'bench', {
-      partitions,
-      concurrency: partitions,
-      run() {
-        // Stopping saves the checkpoint.
-        if (++seen === events) void running.stop().then(resolve)
-      },
-    })
+  const subscription = defineSubscription('bench', {
+    partitions,
+    concurrency: partitions,
+    run() {
+      if (++seen === events) stopping.abort()
+    },
   })
+  await store.register(subscription)
+  // Stopping saves the checkpoint.
+  await store.consumers.run(subscription, { signal: stopping.signal })
   return rate(events, started)
 }
 

@@ -144,10 +144,10 @@ async function rest({ quick, report }: BenchContext, server: BenchServer, tenant
         own.workflows.register(defineHandler('greet', { on: 'OrderPlaced', run: () => {} }))
       }
       await using store = await openTenanted(server, { url, register })
-      await using daemon = await store.start({ tenants: tenants.slice(0, number) })
-      while (daemon.awake().length > 0) await sleep(100)
+      await using runner = await store.start({ tenants: tenants.slice(0, number) })
+      while (runner.active().length > 0) await sleep(100)
       const value = await statementsPerSecond(server, quick ? 20_000 : 33_000)
-      if (daemon.awake().length > 0) throw new Error('a tenant with nothing to do was woken')
+      if (runner.active().length > 0) throw new Error('a tenant with nothing to do was woken')
       const { rows } = await server.admin.query(
         "select count(*)::integer as connections from pg_stat_activity where application_name = 'resting'",
       )

@@ -29,10 +29,12 @@ export async function openWorkflows({ place, onStart, ...setup }: JobQueueOption
       },
     }),
   )
-  const worker = workflows.worker({ concurrency: workers })
+  let runner: Awaited<ReturnType<typeof store.start>> | undefined
   return {
-    start: () => worker.start(),
-    stop: () => worker.stop(),
+    async start() {
+      runner = await store.start({ only: ['handlers'], concurrency: workers })
+    },
+    stop: async () => runner?.stop(),
     async run(n) {
       const end = until === 'handled' ? ends.until(n) : undefined
       const workflow = await workflows.publish(type, jobData(n))

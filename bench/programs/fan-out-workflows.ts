@@ -44,8 +44,7 @@ answer<FanOutInput>(async ({ url, parts, callers, ms }): Promise<FanOutAnswer> =
       },
     }),
   )
-  await using worker = workflows.worker({ concurrency: defaults.workers })
-  await worker.start()
+  await using _ = await store.start({ only: ['handlers'], concurrency: defaults.workers })
   const { value, p50, p99 } = await closedLoop({ callers, ms, warmUpMs: 1000 }, async () => {
     const workflow = await workflows.publish('FanOut', {})
     await workflow.waitUntilSettled({ timeoutMs: 60_000 })

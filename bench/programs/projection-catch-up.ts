@@ -9,7 +9,7 @@ import { applyByHand } from '../peers/upserts.ts'
 import { onApplied, ordersProjection } from '../rigs/orders-projection.ts'
 
 export interface CatchUpInput {
-  readonly contestant: 'daemon' | 'runUntilIdle' | 'rebuild' | 'by hand' | 'emmett'
+  readonly contestant: 'runner' | 'runUntilIdle' | 'rebuild' | 'by hand' | 'emmett'
   readonly url: string
   /** The last position of our log. */
   readonly head: number
@@ -44,10 +44,9 @@ async function projectWithStore({ contestant, url, head }: CatchUpInput, onEvent
   await store.schema.sync()
   if (contestant === 'rebuild') return await timed(() => store.projections.rebuild('orders'))
   if (contestant === 'runUntilIdle') return await timed(() => store.consumers.runUntilIdle())
-  await using daemon = await store.start()
   const caughtUp = new Promise<void>(resolve => onApplied(position => position >= head && resolve()))
   return await timed(async () => {
-    await daemon.start()
+    await store.start({ only: ['projections'] })
     await caughtUp
   })
 }

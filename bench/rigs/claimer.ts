@@ -1,4 +1,6 @@
 /** The call with which a worker claims executions, without the worker; from the sources, because it is not public. */
+
+import { consumerNames } from '../../src/consumers/schema.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { sql } from '../../src/database/sql.ts'
 import { type Log, logNames } from '../../src/events/log.ts'
@@ -23,10 +25,11 @@ export async function openClaimer(url: string, schema: string): Promise<Claimer>
   const log = { ...parts, telemetry: openTelemetry() } as unknown as Log
   const names = workflowNames(log)
   const nextFence = drawFences(log)
-  // Only a registered worker can claim.
+  // Only a runner that has a row can claim.
   await database.run(sql`
-    insert into ${names.workflow_workers} (owner, heartbeat_at, lease_ms, concurrency, routes)
-    values (${owner}::text, clock_timestamp(), 3600000, 1, '{}')
+    insert into ${consumerNames(log).runners} (
+      id, fence, role, started_at, consumers, heartbeat_at, lease_ms, concurrency, routes)
+    values (${owner}::text, 0, 'active', clock_timestamp(), '{}', clock_timestamp(), 3600000, 1, '{1}')
     on conflict do nothing`)
   return {
     async claim(route, limit) {

@@ -1,4 +1,4 @@
-/** Our document projection of orders in a daemon, and a listener for its commits. */
+/** Our document projection of orders in a runner, and a listener for its commits. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { channels, type DocumentProjection, defineDocumentProjection, type Store } from '../harness/rillflow.ts'
 import { fold, newOrder, type Order, type OrderEvent, orderTypes } from '../workloads/orders.ts'
@@ -17,11 +17,11 @@ export function ordersProjection(name: string, onEvent: () => void = () => {}): 
   })
 }
 
-export async function startOrders(store: Store): Promise<ReturnType<Store['daemon']>> {
+export async function startOrders(store: Store): Promise<Awaited<ReturnType<Store['start']>>> {
   await store.projections.register(ordersProjection('orders'))
-  const daemon = await store.start()
+  const runner = await store.start()
   await store.consumers.waitFor('orders', 0)
-  return daemon
+  return runner
 }
 
 /** Milliseconds of the machine's monotonic clock, which all processes share. */

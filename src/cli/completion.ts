@@ -14,6 +14,7 @@ import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { ConsumerKind } from '../consumers/consumer.ts'
 import { ownerName } from '../consumers/dead-letters/owner.ts'
+import { everyItem } from '../core/page.ts'
 import { flagOf, globalOptions, isGroup, kebabCase } from './arguments.ts'
 import {
   type Aliases,
@@ -186,7 +187,7 @@ export async function collectNames({ store, tenancy, config }: Opened): Promise<
     consumer: unique(consumers.map(({ name }) => name)),
     projection: unique(namesOf('projection')),
     subscription: unique(namesOf('subscription')),
-    'dead-letter': (await store.deadLetters.stats()).map(ownerName),
+    'dead-letter': (await everyItem(store.deadLetters.stats)).map(ownerName),
     handler: store.workflows.handlers.registered(),
     collection: (config.collections ?? []).map(collection => collection.name),
     tenant: tenancy === undefined ? [] : await tenantNames(tenancy.tenants),

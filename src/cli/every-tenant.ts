@@ -1,5 +1,7 @@
 /** Opens stores with tenants: for commands about tenants, and for checks that visit every tenant (`--all-tenants`). */
+
 import { throwIfAborted } from '../core/abort.ts'
+import { everyItem } from '../core/page.ts'
 import type { Store } from '../store.ts'
 import type { Tenants } from '../tenants/tenants.ts'
 import type { Invocation, Opened, OpenedTenancy, OpenOptions } from './command.ts'
@@ -16,7 +18,7 @@ export async function openTenants(
 }
 
 export async function tenantNames(tenants: Pick<Tenants, 'list'>): Promise<string[]> {
-  return (await tenants.list()).map(({ tenant }) => tenant)
+  return (await everyItem(tenants.list)).map(({ tenant }) => tenant)
 }
 
 export interface TenantResult<T> {

@@ -28,8 +28,8 @@ export interface ListOptions<Row, A extends readonly Argument[], O extends Reado
   readonly examples: readonly string[]
   /** The line that is printed for an empty list. */
   readonly empty: string
-  /** A list that can be long takes `pageOptions` and returns a page. */
-  list(store: Store, given: ArgumentValues<A> & OptionValues<O>): Promise<readonly Row[] | Page<Row>>
+  /** Its options include `pageOptions`. */
+  list(store: Store, given: ArgumentValues<A> & OptionValues<O>): Promise<Page<Row>>
   columns(style: Style): readonly Column<Row>[]
 }
 
@@ -44,14 +44,12 @@ export function listCommand<
     async run({ out, open, arguments: values, options }) {
       const given = { ...values, ...options } as ArgumentValues<A> & OptionValues<O>
       const { store } = await open()
-      const result = await list(store, given)
-      const page = 'items' in result ? result : { items: result, next: undefined }
-      printPage(out, page, columns, empty)
+      printPage(out, await list(store, given), columns, empty)
     },
   })
 }
 
-/** For lists that are not of a store. */
+/** Also for lists that are not of one store. */
 export function printPage<Row>(
   out: Output,
   { items, next }: Page<Row>,
@@ -62,7 +60,7 @@ export function printPage<Row>(
   if (next !== undefined) out.note(`There are more. For the next page add --after ${next} to the same line.`)
 }
 
-/** The options of a list with pages. */
+/** The options of every list. */
 export const pageOptions = {
   after: { kind: 'text', value: 'NEXT', summary: 'Show the next page: the value that the previous page printed' },
   limit: { kind: 'whole', default: 50, value: 'COUNT', summary: 'The maximum number of rows on a page' },

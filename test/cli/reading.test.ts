@@ -86,7 +86,7 @@ test('a command that only reads leaves every table as it is, whatever the config
   expect(before).toMatchObject({ runners: 0, workflow_routes: 0, workflow_schedules: 0 })
 })
 
-test('a command that writes stores what it is told to, and no definitions of the configuration', patient, async () => {
+test('a command that writes stores its own change, and no definitions of the configuration', patient, async () => {
   expect(await shop.run(['events', 'append', 'order-2', 'OrderShipped', '{}'])).toMatchObject({ code: 0 })
   expect(await shop.run(['workflows', 'publish', 'OrderShipped', '{}'])).toMatchObject({ code: 0 })
   expect(await shop.run('consumers pause order-totals')).toMatchObject({ code: 0 })

@@ -12,6 +12,7 @@
  *
  * What can fail: a dead letter that does not exist (`DeadLetterNotFound`).
  */
+
 import { ownerName } from '../../consumers/dead-letters/owner.ts'
 import { kebabCase } from '../arguments.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
@@ -74,9 +75,10 @@ const list = listCommand({
 })
 
 const stats = listCommand({
+  options: pageOptions,
   examples: ['rillflow dead-letters stats'],
   empty: 'There are no dead letters.',
-  list: store => store.deadLetters.stats(),
+  list: (store, page) => store.deadLetters.stats(page),
   columns: () => [
     { title: 'OWNER', of: ownerName, paint: (_, colour) => colour.cyan },
     {

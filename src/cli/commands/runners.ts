@@ -9,6 +9,7 @@
  *
  * What can fail: no living runner has the name; the error suggests the nearest one.
  */
+import { everyItem } from '../../core/page.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, duration } from '../output/amount.ts'
@@ -21,7 +22,7 @@ const list = listCommand({
   empty: 'No runner is running.',
   async list(store, page) {
     const { items, next } = await store.runners.list(page)
-    const workers = new Map((await store.workflows.workers()).map(worker => [worker.id, worker]))
+    const workers = new Map((await everyItem(store.workflows.workers)).map(worker => [worker.id, worker]))
     const itemOf = (runner: (typeof items)[number]) => {
       const { running, held, handlers } = workers.get(runner.id) ?? { running: 0, held: 0, handlers: [] }
       return { ...runner, running, held, handlers }

@@ -9,10 +9,11 @@
  *
  * What can fail: a subscription or group that is not known; the error suggests the nearest name.
  */
+
 import type { From } from '../../consumers/consumer.ts'
 import { ConsumerNotFound } from '../../consumers/errors.ts'
 import { nearestName } from '../../core/name.ts'
-import type { Page, PageOptions } from '../../core/page.ts'
+import { everyItem, type Page, type PageOptions } from '../../core/page.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { EventFilter } from '../../events/read/log.ts'
 import type { Store } from '../../store.ts'
@@ -129,9 +130,10 @@ const tail = defineCommand({
 
 const groups = listCommand({
   arguments: [subscription],
+  options: pageOptions,
   examples: ['rillflow subscriptions groups mailer'],
   empty: 'There are no groups.',
-  list: (store, { name }) => store.subscriptions.groups(name),
+  list: (store, { name, ...page }) => store.subscriptions.groups(name, page),
   columns: () => [
     { title: 'GROUP', of: ({ group }) => group, paint: (_, colour) => colour.cyan },
     { title: 'STATE', of: groupStateOf, paint: (status, colour) => paintState(groupStateOf(status), colour) },
@@ -211,15 +213,19 @@ async function listSubscriptions(store: Store, page: PageOptions): Promise<Page<
   const { items, next } = await store.consumers.list({ kind: 'subscription', ...page })
   const names = [...new Set(items.map(({ name }) => name))]
   const lineOf = async (name: string): Promise<SubscriptionLine> => {
-    const groups = await store.subscriptions.groups(name)
+    const groups = await allGroups(store, name)
     return { name, groups: groups.map(({ group }) => group), filter: groups[0]!.filter }
   }
   return { items: await Promise.all(names.map(lineOf)), next }
 }
 
+function allGroups(store: Store, name: string): Promise<GroupStatus[]> {
+  return everyItem(page => store.subscriptions.groups(name, page))
+}
+
 /** The group with its partitions. If there is no such group, the error suggests the nearest name. */
 async function groupStatusOf(store: Store, name: string, group: string): Promise<GroupStatus> {
-  const groups = await store.subscriptions.groups(name)
+  const groups = await allGroups(store, name)
   const found = groups.find(each => each.group === group)
   if (found !== undefined) return found
   const nearest = nearestName(

@@ -10,6 +10,7 @@
  * What can fail: a store without tenants (`WrongUsage`); a tenant or server that is not known; for `move`, a configuration
  * without a directory (`TenancyRequired`).
  */
+
 import { throwIfAborted } from '../../core/abort.ts'
 import type { TenantStatus } from '../../tenants/status.ts'
 import type { Tenants } from '../../tenants/tenants.ts'
@@ -17,7 +18,7 @@ import type { Selection } from '../../transfer/export/selection.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs, type Invocation } from '../command.ts'
 import { importDefault } from '../config.ts'
 import { openTenants, tenantNames } from '../every-tenant.ts'
-import { printPage } from '../list-command.ts'
+import { pageOptions, printPage } from '../list-command.ts'
 import { bytes, count, digits, duration } from '../output/amount.ts'
 import { paintState } from '../output/state.ts'
 import { type Column, table } from '../output/table.ts'
@@ -56,11 +57,12 @@ const ensure = defineCommand({
 })
 
 const list = defineCommand({
+  options: pageOptions,
   examples: ['rillflow tenants list', 'rillflow tenants list --json | jq -r .items[].tenant'],
-  async run({ out, open }) {
+  async run({ out, open, options }) {
     const { tenants } = await openTenants({ open })
-    const items = await tenants.list()
-    const columns: Column<(typeof items)[number]>[] = [
+    const page = await tenants.list(options)
+    const columns: Column<(typeof page.items)[number]>[] = [
       { title: 'TENANT', of: ({ tenant }) => tenant, paint: (_, colour) => colour.cyan },
       { title: 'SERVER', of: ({ server }) => server },
       { title: 'SCHEMA', of: ({ schema }) => schema, paint: (_, colour) => colour.dim },
@@ -70,7 +72,7 @@ const list = defineCommand({
         paint: ({ state }, colour) => paintState(state === 'moving' ? 'waiting' : 'running', colour),
       },
     ]
-    printPage(out, { items, next: undefined }, () => columns, 'There are no tenants.')
+    printPage(out, page, () => columns, 'There are no tenants.')
   },
 })
 

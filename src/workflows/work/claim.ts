@@ -89,7 +89,7 @@ type ExecutionColumns = [
   beyondRankMs: number,
 ]
 
-/** The columns of an event `e`; `edited` has what replaces them when its dead letter is retried with other data. */
+/** The columns of an event `e`; `edited` replaces them when its dead letter is retried with other data. */
 export const editedEventColumns: Fragment = eventColumnsOf('e', {
   type: `coalesce(edited->>'type', e.type)`,
   schema_version: `coalesce((edited->>'schemaVersion')::integer, e.schema_version)`,
@@ -178,8 +178,8 @@ const fencesAtOnce = 256
 
 /**
  * Each call of the function returned gives a fence that was never used before. They are drawn ahead of claims, many at
- * once, and that is flushed to the disk, so that claims need not be: a fence drawn in a claim that a crash of the server
- * takes back could be drawn again.
+ * once, and that is flushed to the disk, so that claims need not be: a fence drawn in a claim that a crash of the
+ * server undoes could be drawn again.
  */
 export function drawFences(log: Log): () => Promise<number> {
   let drawn: number[] = []
@@ -198,7 +198,7 @@ export function drawFences(log: Log): () => Promise<number> {
 export interface Claims {
   /** Claims soon, because executions may be ready. */
   claimSoon(): void
-  /** The worker has room: claims soon, if the last claim may have left something. */
+  /** The worker has room: claims soon, if the last claim may have left ready executions. */
   onRoom(): void
   /** Room for the dispatcher of this process, under a fence of its own; undefined if there is none. */
   nextCapacity(): Promise<Capacity | undefined>
@@ -219,8 +219,9 @@ const laneAhead = 15
 
 export function openClaims(log: Log, options: ClaimsOptions): Claims {
   const { owner, handlers, graceMs, work, backoff } = options
-  const routes = [...handlers.keys()]
-  const isRated = [...handlers.values()].some(({ rate }) => rate !== undefined)
+  // Asked each time: handlers can be registered while the worker runs.
+  const routesHere = (): number[] => [...handlers.keys()]
+  const isRated = (): boolean => [...handlers.values()].some(({ rate }) => rate !== undefined)
   const nextFence = drawFences(log)
   const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, backoff, clock: log.clock, onFailure })
   /** Whether executions may be ready that were not asked for. */
@@ -239,7 +240,7 @@ export function openClaims(log: Log, options: ClaimsOptions): Claims {
       const fence = await nextFence()
       const answered = work.expect(fence)
       return {
-        ...{ owner, fence, routes, graceMs, limit: Math.max(0, work.room()) },
+        ...{ owner, fence, routes: routesHere(), graceMs, limit: Math.max(0, work.room()) },
         begin(executions) {
           work.add(executions)
           answered()
@@ -250,13 +251,13 @@ export function openClaims(log: Log, options: ClaimsOptions): Claims {
   }
 
   async function look(): Promise<number | undefined> {
-    if (!isReadyLikely || routes.length === 0 || !work.wantsMore()) return undefined
+    if (!isReadyLikely || handlers.size === 0 || !work.wantsMore()) return undefined
     const fence = await nextFence()
     const limit = work.room()
     if (limit <= 0) return undefined
     isReadyLikely = false
     const claimed = await claimUnder(fence, limit)
-    const nextInMs = claimed >= limit ? 0 : isRated ? await msUntilRate(log, routes, claimed > 0) : undefined
+    const nextInMs = claimed >= limit ? 0 : isRated() ? await msUntilRate(log, routesHere(), claimed > 0) : undefined
     if (nextInMs !== undefined) isReadyLikely = true
     return nextInMs
   }
@@ -264,11 +265,11 @@ export function openClaims(log: Log, options: ClaimsOptions): Claims {
   async function claimUnder(fence: number, limit: number): Promise<number> {
     const answered = work.expect(fence)
     try {
-      const claimed = await claim(log, { owner, fence, routes, limit, ahead: laneAhead, graceMs })
+      const claimed = await claim(log, { owner, fence, routes: routesHere(), limit, ahead: laneAhead, graceMs })
       work.add(claimed)
       return claimed.length
     } finally {
-      // If the answer was lost, the next look finds what was claimed, and releases it.
+      // If the answer was lost, the next look finds the claimed executions, and releases them.
       answered()
     }
   }

@@ -18,7 +18,7 @@ import { confirmStopped } from '../cancel/compensate.ts'
 import { WorkerCrashed } from '../errors.ts'
 import { workflowNames } from '../schema.ts'
 
-/** A worker stops: its counters become part of the total, and what it still has is ready again. */
+/** A worker stops: its counters become part of the total, and its executions are ready again. */
 export async function releaseOwn(log: Log, owner: string): Promise<void> {
   await clearWorker(log, owner, 'left')
 }
@@ -86,9 +86,9 @@ async function foldCounters(log: Pick<Log, 'schema'>, tx: Transaction, owner: st
 export async function releaseWorkers(log: Pick<Log, 'schema'>, tx: Transaction): Promise<void> {
   const names = workflowNames(log)
   const owners = await tx.run<{ owner: string }>(sql`/* workflows.workers_left */
-    select owner
-    from ${names.workflow_counters}
-    where owner <> 'total'
+    select id as owner
+    from ${consumerNames(log).runners}
+    where routes <> '{}'
     union
     select worker
     from ${names.workflow_executions}

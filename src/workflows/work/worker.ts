@@ -4,7 +4,7 @@
  *
  *     start ─► claims:  a hint, or room ─► claim ───────────────┬─► work
  *           ─► dispatcher, under its lease ─► without a claim ──┘
- *           ─► duties:  what is due on behalf of all workers
+ *           ─► duties:  due work on behalf of all workers
  *     stop  ─► nothing more begins ─► running attempts end, or are cut off ─► the rest is released
  *
  * It works under the id of the runner, whose row says which handlers it has and, by its heartbeat, that it is alive.
@@ -32,14 +32,15 @@ export interface WorkerParts extends DispatcherParts {
   readonly scheduler: Scheduler
   /** Stores the routes of the handlers that are wanted, and returns the handlers by route. */
   register(isWanted: (handler: string) => boolean): Promise<ReadonlyMap<number, Handler>>
+  /** Calls back when the routes of further handlers, or further schedules, are stored. */
+  onStored(listener: () => void): () => void
 }
 
 const backoff = { baseMs: 50, factor: 2, maxMs: 5_000, jitter: 0.5 }
 const defaultConcurrency = 16
 
-/** What a worker has while it runs. */
+/** The parts of a running worker. */
 interface Running {
-  readonly handlers: ReadonlyMap<number, Handler>
   readonly work: Work
   readonly claims: Claims
   readonly duties: Duties
@@ -54,11 +55,10 @@ export async function startWorker(parts: WorkerParts, context: RunContext): Prom
   /** Aborts when outcomes are no longer stored. */
   const lost = new AbortController()
 
-  const handlers = await parts.register(handler => context.isWanted('handlers', handler))
-  for (const handler of new Set(handlers.values())) await handler.init?.()
-  await context.serve({ routes: [...handlers.keys()], concurrency })
+  const handlers = new Map<number, Handler>()
+  await addHandlers()
   const running = run()
-  const releases = [...listen(running), parts.workers.add(running.claims)]
+  const releases = [...listen(running), parts.workers.add(running.claims), parts.onStored(addLate)]
   running.duties.lookSoon()
   running.claims.claimSoon()
   return {
@@ -74,6 +74,33 @@ export async function startWorker(parts: WorkerParts, context: RunContext): Prom
       await releaseOwn(log, owner).catch(() => {})
       hints.ready()
     },
+  }
+
+  /** Takes the handlers that are registered and wanted by now. */
+  async function addHandlers(): Promise<void> {
+    const wanted = await parts.register(handler => context.isWanted('handlers', handler))
+    const added = [...wanted].filter(([route]) => !handlers.has(route))
+    for (const handler of new Set(added.map(([, handler]) => handler))) await handler.init?.()
+    if (stopping.signal.aborted) return
+    for (const [route, handler] of added) handlers.set(route, handler)
+    await context.serve({ routes: [...handlers.keys()], concurrency })
+  }
+
+  function addLate(): void {
+    addHandlers().then(
+      () => {
+        context.refresh()
+        running.duties.lookSoon()
+        running.claims.claimSoon()
+      },
+      (error: unknown) => {
+        if (!stopping.signal.aborted)
+          log.telemetry.log.error(
+            { schema: log.schema, owner, error },
+            'a handler that was registered late was not started',
+          )
+      },
+    )
   }
 
   /** Work, claims and duties, which call each other. */
@@ -92,29 +119,28 @@ export async function startWorker(parts: WorkerParts, context: RunContext): Prom
       runsSchedule: schedule => context.isWanted('schedules', schedule),
       claimSoon: claims.claimSoon,
     })
-    return { handlers, work, claims, duties }
+    return { work, claims, duties }
 
     function onFailure(error: unknown): void {
       if (!isRillflowError(error, 'store_closed'))
-        log.telemetry.log.warn({ schema: log.schema, owner, error }, 'a worker could not look for work')
+        log.telemetry.log.warn({ schema: log.schema, owner, error }, 'A worker could not look for work.')
       else for (const loop of [claims, duties]) void loop.stop()
     }
   }
 
-  function listen({ handlers, work, claims, duties: looks }: Running): (() => void)[] {
-    const all = [...handlers.values()]
-    // New executions of some handlers need more than a claim: they are for later, or their lane is not assigned yet.
-    const isDutyHinted = duties.some(duty => all.some(handler => duty.isHintedBy?.(handler, pollMs)))
+  function listen({ work, claims, duties: looks }: Running): (() => void)[] {
     const lookAndClaim = (): void => {
       looks.lookSoon()
       claims.claimSoon()
     }
     return [
-      hints.onReady(isDutyHinted ? lookAndClaim : claims.claimSoon),
+      hints.onReady(() => (isDutyHinted() ? lookAndClaim() : claims.claimSoon())),
       hints.onChanged(lookAndClaim),
-      hints.onEnded(looks.onEnded),
-      // An execution that has ended makes room for another one of its handler.
-      ...(all.some(handler => handler.concurrency !== undefined) ? [hints.onEnded(claims.claimSoon)] : []),
+      hints.onEnded(() => {
+        looks.onEnded()
+        // An execution that has ended makes room for another one of its handler.
+        if (hasLimits()) claims.claimSoon()
+      }),
       ...(share === undefined
         ? []
         : [
@@ -124,6 +150,15 @@ export async function startWorker(parts: WorkerParts, context: RunContext): Prom
             }),
           ]),
     ]
+  }
+
+  /** New executions of some handlers need more than a claim: they are for later, or their lane is not assigned yet. */
+  function isDutyHinted(): boolean {
+    return duties.some(duty => [...handlers.values()].some(handler => duty.isHintedBy?.(handler, pollMs)))
+  }
+
+  function hasLimits(): boolean {
+    return [...handlers.values()].some(handler => handler.concurrency !== undefined)
   }
 }
 
