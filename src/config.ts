@@ -14,17 +14,20 @@
  *
  * Everything is registered whenever a command opens the store, and run only by the commands that run things.
  */
+
 import type { Awaitable } from './core/core.ts'
+import { refuseUnknownOptions } from './core/options.ts'
 import type { EventMap, UntypedEvents } from './events/definition.ts'
-import type { Store, StoreOptions } from './store.ts'
+import { type Store, type StoreOptions, storeOptionNames } from './store.ts'
 
 export interface Config<M extends EventMap = UntypedEvents>
   extends Omit<StoreOptions<M>, 'database' | 'logger' | 'migrate' | 'register'> {
-  /** Whatever else is to be registered: definitions that are known only later, projections with another lifecycle. */
+  /** Registers further definitions: those that are known only later, projections with another lifecycle. */
   readonly register?: ((store: Store<M>) => Awaitable<void>) | undefined
 }
 
-/** Returns what it is given: it is there for its types. */
+/** Returns what it is given: it is there for its types, and refuses an option that does not exist. */
 export function defineConfig<M extends EventMap = UntypedEvents>(config: Config<M>): Config<M> {
+  refuseUnknownOptions('defineConfig', config, storeOptionNames)
   return config
 }

@@ -10,7 +10,7 @@ import { makeUpsertTables, upsertTables } from '../peers/upserts.ts'
 import type { CatchUpAnswer, CatchUpInput } from '../programs/projection-catch-up.ts'
 import { eventsPerStream, orders } from '../workloads/orders.ts'
 
-const ways = ['daemon', 'runUntilIdle', 'rebuild'] as const
+const ways = ['runner', 'runUntilIdle', 'rebuild'] as const
 
 export const bench: Bench = {
   about: 'events per second folded into documents of 10 events each, each contestant in a process of its own',

@@ -1,4 +1,4 @@
-/** Statements per second that an idle daemon sends, as the server's own log counts them. */
+/** Statements per second that an idle runner sends, as the server's own log counts them. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Bench } from '../harness/bench.ts'
 import { openPool } from '../harness/pool.ts'
@@ -14,7 +14,7 @@ const pollMs = 1000
 
 export const bench: Bench = {
   about:
-    'statements a second of an idle daemon, with default options, against a loop per consumer that looks every second',
+    'statements a second of an idle runner, with default options, against a loop per consumer that looks every second',
   async run({ quick, report }) {
     await using server = await startBenchServer(report)
     await using store = await server.openStore()

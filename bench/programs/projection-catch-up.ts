@@ -9,7 +9,7 @@ import { applyByHand } from '../peers/upserts.ts'
 import { onApplied, ordersProjection } from '../rigs/orders-projection.ts'
 
 export interface CatchUpInput {
-  readonly contestant: 'daemon' | 'runUntilIdle' | 'rebuild' | 'by hand' | 'emmett'
+  readonly contestant: 'runner' | 'runUntilIdle' | 'rebuild' | 'by hand' | 'emmett'
   readonly url: string
   /** The last position of our log. */
   readonly head: number

@@ -1,8 +1,8 @@
-/** How consumers are doing: one query for the rows, then the rows of a group together as one. */
+/** The status of consumers: one query for the rows; the rows of a group become one status. */
 
 import { nearestName } from '../core/name.ts'
-import { checkWhole } from '../core/options.ts'
-import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../core/page.ts'
+import { checkWhole, refuseUnknownOptions } from '../core/options.ts'
+import { decodeCursor, encodeCursor, type Page, type PageOptions, pageOptionNames } from '../core/page.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
@@ -71,8 +71,10 @@ export interface ListConsumersOptions extends PageOptions {
 /** By name; of a subscription one for each group. Tables that are being rebuilt are part of their projection. */
 export async function listConsumers(
   consumers: Consumers,
-  { kind, after, limit = 100 }: ListConsumersOptions,
+  options: ListConsumersOptions,
 ): Promise<Page<ConsumerStatus>> {
+  refuseUnknownOptions('store.consumers.list', options, ['kind', ...pageOptionNames])
+  const { kind, after, limit = 100 } = options
   checkWhole('limit', limit, 1, 10_000)
   const { log } = consumers
   const [last] = after === undefined ? [''] : (decodeCursor(after, 1) as [string])
@@ -99,7 +101,7 @@ export async function listConsumers(
   return { items, next: keys.length > limit ? encodeCursor([keys[limit - 1]]) : undefined }
 }
 
-/** A consumer that this store has the code of, and nothing is stored of yet. */
+/** A consumer whose code this store has, and that has no row yet. */
 async function statusOfNew(log: Log, { name, kind, from }: Consumer): Promise<ConsumerStatus> {
   const { settled: head } = await settle(log)
   const checkpoint = from === 'start' ? 0 : from === 'now' ? head : Math.min(from, head)
@@ -122,7 +124,7 @@ export async function readGroupStatus(consumers: Consumers, name: string, group:
   return statusOfNew(log, registered)
 }
 
-/** The error for a name, or a group, that there is not. */
+/** The error for a name, or a group, that does not exist. */
 export async function notFound(
   consumers: Consumers,
   consumer: string,

@@ -8,13 +8,14 @@
  * - The statement that writes a version also stores it in the history: neither exists without the other.
  * - The history has every version, the newest too. To store only the replaced ones, a statement would have to read the row
  *   before it writes, and an upsert does not: it would replace a row unseen that was inserted meanwhile.
- * - The deletion of a document is a version, too, one without a body; a document that is made again counts on from there.
+ * - The deletion of a document is a version, too, one without a body; a document that is made again continues from that
+ *   version.
  *
  * What can fail: a collection that stores only the newest versions has no history to read.
  */
 import { InvalidOption } from '../core/errors.ts'
-import { describe } from '../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../core/page.ts'
+import { describe, refuseUnknownOptions } from '../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../core/page.ts'
 import { Identifier, type Statement, sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
 import { checkExpected, checkId } from './body.ts'
@@ -25,7 +26,7 @@ import { type StoredDocument, toDocument } from './read.ts'
 /** One version of a document; the last one of a document that was deleted for good has no data. */
 export type DocumentVersion<Doc = unknown> = Omit<StoredDocument<Doc>, 'data'> & { readonly data: Doc | undefined }
 
-/** At most `limit` versions, 1000 unless it says otherwise. */
+/** `limit`: the most versions of one page. Default 1000. */
 export interface HistoryOptions extends CallOptions, PageOptions {}
 
 /** The versions of a document, oldest first. */
@@ -35,6 +36,7 @@ export async function readHistory(
   options: HistoryOptions = {},
 ): Promise<Page<DocumentVersion>> {
   checkId(id)
+  refuseUnknownOptions('history', options, ['tx', 'signal', ...pageOptionNames])
   const history = historyOf(collection)
   const { limit = 1000 } = options
   const [after] = options.after === undefined ? [0] : (decodeCursor(options.after, 1) as [number])
@@ -61,7 +63,7 @@ export async function readHistory(
   )
 }
 
-/** The document as it was at a time, or at a version; undefined if it was not there then. */
+/** The document as it was at a time, or at a version; undefined if it did not exist then. */
 export async function getEarlier(
   collection: OpenCollection,
   id: string,

@@ -1,5 +1,5 @@
 /**
- * The log: appending facts, and reading them back in the order they became facts.
+ * The log: appending events, and reading them back in the order of their commits.
  *
  *     append ─► prepare ─► group-commit ─► append_one / append_batch ─► [streams] [events]
  *                               └─ with code or documents: append_check ─► documents, inline projections ─► append_store
@@ -10,32 +10,35 @@
  * - An append is stored whole or not at all, its events numbered without gaps in their stream (`version`) and in
  *   strictly rising order in the log (`position`, which may have gaps).
  * - It has one known outcome. After a lost connection it is sent again with the same event ids; an event is never
- *   stored twice. What cannot be known ends in `OutcomeUnknown`, which names the ids to ask for.
+ *   stored twice. An outcome that cannot be known is `OutcomeUnknown`, which names the ids to ask for.
  * - `expected: 'any'` never conflicts; of several appends that expect one version exactly one wins, the others get
  *   `VersionConflict` with the actual version.
- * - What an active inline projection writes is committed with the append, or neither is. Which are active is said by the
- *   database; a process that lacks the code of one cannot append what it wants (`InlineProjectionUnknown`).
+ * - The writes of an active inline projection are committed with the append, or neither is. The database decides which
+ *   are active; a process that lacks the code of one cannot append the events that it wants
+ *   (`InlineProjectionUnknown`).
  * - Readers of the log never skip, repeat or reorder an event, whatever commits, rolls back or stalls meanwhile.
  *
- * What it does not do: wait for consumers (see `waitFor` for the log itself), or change an event once it is stored.
+ * Deliberately not here: waiting for consumers (`waitFor` waits for the log itself), and changing a stored event.
  */
 
-import { deadline } from '../core/abort.ts'
 import { canonicalUuid } from '../core/id.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
+import { type WaitOptions, waitWithin } from '../core/wait.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
-import { type AppendOptions, type AppendParts, appendEvents } from './append/append.ts'
+import { type AppendOptions, type AppendParts, appendEvents, appendOptionNames } from './append/append.ts'
 import { type AppendBuilder, appendBuilder } from './append/builder.ts'
-import type { AppendResult } from './append/outcome.ts'
 import type { Expected } from './append/prepare.ts'
-import type { EventMap, NewEvent, RecordedEvent, UntypedEvents } from './definition.ts'
+import type { AppendResult } from './append/send.ts'
+import type { EventMap, NewEvent, NewEventOf, RecordedEvent, UntypedEvents } from './definition.ts'
 import { type ImportedEvent, type ImportOptions, type ImportProgress, importEvents } from './import/import.ts'
+import type { Log } from './log.ts'
 import { type HeldBackBy, heldBackBy, settle } from './order/order.ts'
-import { type TailOptions, tailLog } from './order/tail.ts'
+import { followLog, type TailOptions } from './order/tail.ts'
 import { type LogWatch, rewound } from './order/watch.ts'
-import { checkPosition, type ReadLogOptions, readLog } from './read/log.ts'
-import { type ReadOptions, readStream, rereadable } from './read/read.ts'
+import { checkPosition, type ReadLogOptions, readLog, readLogOptionNames } from './read/log.ts'
+import { type ReadOptions, readOptionNames, readStream, rereadable } from './read/read.ts'
 import { eventColumns, eventsOfRows } from './read/rows.ts'
 import { type EventSequence, eventSequence } from './read/sequence.ts'
 
@@ -57,17 +60,21 @@ export interface LogState {
 }
 
 export interface Events<M extends EventMap = UntypedEvents> {
-  /** Appends to one stream. */
-  append(stream: string, events: NewEvent<M> | readonly NewEvent<M>[], options?: AppendOptions): Promise<AppendResult>
+  /** Appends one event to a stream, or several, all or none. (A single one infers its type: mistakes are then reported at the word.) */
+  append<T extends keyof M & string>(
+    stream: string,
+    events: NewEventOf<T, M[T]> | readonly NewEvent<M>[],
+    options?: AppendOptions,
+  ): Promise<AppendResult>
   /** Appends to several streams, all or none. */
-  append(streams: readonly StreamAppend<M>[], options?: Omit<AppendOptions, 'expected'>): Promise<AppendResult[]>
+  appendMany(streams: readonly StreamAppend<M>[], options?: Omit<AppendOptions, 'expected'>): Promise<AppendResult[]>
   /** An append put together step by step: `builder('order-42').expected('empty').push(…).send()`. */
   builder(stream: string): AppendBuilder<M>
   /** One stream's events. */
   read(stream: string, options?: ReadOptions & { tx?: AnyTransaction | undefined }): EventSequence<RecordedEvent<M>>
   /** All events in position order, as far as the log is settled when reading begins. */
   readAll<T extends keyof M & string>(options?: ReadLogOptions<T>): EventSequence<RecordedEvent<Pick<M, T>>>
-  /** Events as they come, for ever; ends when the iteration is left, throws when the signal aborts. */
+  /** Events as they come, for ever; ends when the loop is left or the signal aborts. */
   tail<T extends keyof M & string>(options?: TailOptions<T>): AsyncIterable<RecordedEvent<Pick<M, T>>>
   get(eventId: string): Promise<RecordedEvent<M> | undefined>
   has(eventId: string): Promise<boolean>
@@ -78,13 +85,10 @@ export interface Events<M extends EventMap = UntypedEvents> {
   ): Promise<ImportProgress>
   /** The last position drawn. */
   head(): Promise<number>
-  /** How far the log is final, and what holds it back. */
+  /** How far the log is settled, and the open transactions that hold it back. */
   settled(): Promise<LogState>
-  /** Waits until the log is settled up to a position. */
-  waitFor(
-    position: number,
-    options?: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined },
-  ): Promise<void>
+  /** Waits until the log is settled up to a position, by default for 30 seconds. */
+  waitFor(position: number, options?: WaitOptions): Promise<void>
 }
 
 export function openEvents<M extends EventMap>(parts: AppendParts & { readonly watch: LogWatch }): Events<M> {
@@ -94,24 +98,27 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
   const executorFor = (tx: AnyTransaction | undefined): Executor => (tx === undefined ? database : parts.executorOf(tx))
 
   const events: Events = {
-    append: (async (
-      target: string | readonly StreamAppend[],
-      second?: NewEvent | readonly NewEvent[] | AppendOptions,
-      third?: AppendOptions,
-    ) => {
-      if (typeof target !== 'string') {
-        const streams = target.map(part => ({ ...part, events: listOf(part.events) }))
-        return appendEvents(parts, streams, (second ?? {}) as AppendOptions)
-      }
-      const options = third ?? {}
-      const list = listOf(second as NewEvent | readonly NewEvent[])
-      const results = await appendEvents(parts, [{ stream: target, events: list, expected: options.expected }], options)
+    async append(stream, given, options = {}) {
+      refuseUnknownOptions('store.events.append', options, appendOptionNames)
+      const list = listOf(given as NewEvent | readonly NewEvent[])
+      const results = await appendEvents(parts, [{ stream, events: list, expected: options.expected }], options)
       return results[0]!
-    }) as Events['append'],
+    },
+    async appendMany(streams, options = {}) {
+      refuseUnknownOptions('store.events.appendMany', options, appendOptionNames)
+      const lists = streams.map(part => ({ ...part, events: listOf(part.events) }))
+      return appendEvents(parts, lists, options)
+    },
     builder: stream => appendBuilder((list, options) => events.append(stream, list, options)),
-    read: (stream, { tx, ...options } = {}) => eventSequence(() => readStream(log, executorFor(tx), stream, options)),
-    readAll: ((options = {}) => eventSequence(() => readLog(log, database, options))) as Events['readAll'],
-    tail: ((options = {}) => ({ [Symbol.asyncIterator]: () => tailLog(log, watch, options) })) as Events['tail'],
+    read(stream, { tx, ...options } = {}) {
+      refuseUnknownOptions('store.events.read', options, readOptionNames)
+      return eventSequence(() => readStream(log, executorFor(tx), stream, options))
+    },
+    readAll: ((options: ReadLogOptions = {}) => {
+      refuseUnknownOptions('store.events.readAll', options, readLogOptionNames)
+      return eventSequence(() => readLog(log, database, options))
+    }) as Events['readAll'],
+    tail: ((options = {}) => ({ [Symbol.asyncIterator]: () => followLog(log, watch, options) })) as Events['tail'],
     async get(eventId) {
       const id = canonicalUuid(eventId)
       if (id === undefined) return undefined
@@ -140,24 +147,37 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
       const { head, settled } = await settle(log)
       return { head, settled, heldBackBy: settled < head ? await heldBackBy(log) : [] }
     },
-    async waitFor(position, { timeoutMs, signal } = {}) {
+    async waitFor(position, options = {}) {
       database.refuseInsideTransaction('waitFor')
       checkPosition('position', position)
-      const limit = deadline(signal, timeoutMs, { what: `Position ${position} in the settled log`, clock: log.clock })
-      try {
+      const missing = (): Promise<string> => whatIsMissing(log, position)
+      const wait = {
+        call: 'store.events.waitFor',
+        what: `Position ${position} in the settled log`,
+        clock: log.clock,
+        missing,
+      }
+      await waitWithin(options, wait, async signal => {
         let seen = await rereadable(database, log, () => settle(log))
         while (seen.settled < position) {
-          const now = await watch.beyond(position - 1, seen, limit.signal)
+          const now = await watch.beyond(position - 1, seen, signal)
           if (now.head < position && position <= seen.head)
-            throw rewound(log, position, now, 'its head is below the position waited for')
+            throw rewound(log, position, now, 'its head is below the position that is waited for')
           seen = now
         }
-      } finally {
-        limit.dispose()
-      }
+      })
     },
   }
   return events as unknown as Events<M>
+}
+
+async function whatIsMissing(log: Log, position: number): Promise<string> {
+  const { head, settled } = await settle(log)
+  if (head < position) return `The log ends at ${head}: nothing has been appended at that position yet.`
+  const [holder] = await heldBackBy(log)
+  if (holder === undefined) return `The log is settled up to ${settled}.`
+  const by = holder.pid === undefined ? `prepared transaction ${holder.gid}` : `backend ${holder.pid}`
+  return `The log is settled up to ${settled}, because the transaction of ${by} has appended and is still open.`
 }
 
 function listOf<T>(one: T | readonly T[]): readonly T[] {

@@ -11,15 +11,15 @@
  *     live ───► stored nowhere, folded when it is read
  *            │
  *            ▼
- *     store.documents(orders), store.rows(sales)         one way to read them all: `read.ts`
+ *     store.documents(orders), store.rows(sales)         all are read the same way: `read.ts`
  *
  * Guarantees:
  * - The writes of an async projection and its checkpoint are one transaction: each event counts once, in position order.
  * - A projection with tables is rebuilt into new ones, while the old ones are read, until a switch replaces them; the
  *   result is that of a fresh build, whatever is appended meanwhile.
- * - A sync makes the tables, or the first batch where the store may; never an event.
+ * - A sync makes the tables, or the first batch where the store may change the schema; never an event.
  * - Opening a store activates an inline projection that is new. One that is known changes its lifecycle, its version or its
- *   types only by `switch`.
+ *   types only by `switch`, and when a runner starts.
  * - Registered projections belong to one store. Everything of them is in its schema.
  *
  * Versions: version 2 of `order-totals` is the consumer `order-totals@2` with the tables `…_v2`. Both run side by side
@@ -31,6 +31,7 @@
 import { type Consumer, ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { ConsumerNotFound } from '../consumers/errors.ts'
+import type { Runnable } from '../consumers/runners/runnable.ts'
 import { readStatus } from '../consumers/status.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { DuplicateConsumer, InvalidOption } from '../core/errors.ts'
@@ -71,8 +72,10 @@ export interface ProjectionParts {
   readonly consumers: Consumers
   readonly schema: Schema
   readonly tables: TableRegistry
-  /** Whether tables may be made on the spot. */
+  /** Whether tables may be made on demand. */
   readonly syncs: boolean
+  /** Whether registering an inline projection that is new activates it. */
+  readonly activates: boolean
   /** For reading documents and rows. */
   readonly documents: DocumentParts
   /** Whether a collection of this name is known. */
@@ -88,8 +91,8 @@ interface Registered {
 export interface OpenedProjections extends ReadModels {
   readonly projections: Projections
   has(name: string): boolean
-  /** Gives every projection that is registered here the lifecycle of its definition; inline ones also version and types. */
-  switchAll(): Promise<void>
+  /** The same projections for runners: before they run, each gets the lifecycle of its definition. */
+  switching(runnable: Runnable): Runnable
 }
 
 export function openProjections(parts: ProjectionParts): OpenedProjections {
@@ -112,7 +115,7 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
   const findConsumer = (name: string): Consumer => {
     const { consumer } = find(name)
     if (consumer !== undefined) return consumer
-    const reason = `Projection "${name}" is live: it stores nothing and follows nothing, so there is nothing to run.`
+    const reason = `Projection "${name}" is live: it stores nothing and follows nothing, so it cannot be run.`
     throw new InvalidOption({ option: 'name', reason })
   }
   /** A projection that is registered has a row from now on; any other must have one already. */
@@ -151,7 +154,7 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
       const { projection } = find(name)
       await runPending(projection)
       await changed(makeInline(consumers, projection, prepare))
-      // Appends here would be refused for the sake of a version whose code is gone.
+      // Otherwise appends would be refused because of a version whose code no longer exists.
       for (const other of await otherVersions(name)) if (!registered.has(other)) await makeAsync(consumers, other)
       return
     }
@@ -179,7 +182,7 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
         if (inline !== undefined) log.inline.register(inline)
       }
       registered.set(name, { projection, consumer })
-      return lifecycle === 'inline' ? activateIfNew(name) : Promise.resolve()
+      return lifecycle === 'inline' && parts.activates ? activateIfNew(name) : Promise.resolve()
     },
     rebuild: async (given, options) => rebuild({ consumers, prepare }, find(nameOf(given)).projection, options),
     async switch(given, { lifecycle } = {}) {
@@ -197,17 +200,25 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
     const isNew = (await stateOf(log, name)) === undefined && (await otherVersions(name)).length === 0
     await (isNew ? switchTo(name, 'inline') : runPending(find(name).projection))
   }
+  /** Gives the registered projections the lifecycle of their definitions; inline ones also version and types. */
+  const switchAll = async (isWanted: (name: string) => boolean): Promise<void> => {
+    for (const { name, lifecycle } of [...registered.values()].map(each => each.projection)) {
+      if (lifecycle === 'live' || !isWanted(name)) continue
+      if (lifecycle === 'inline' || (await stateOf(log, name)) === 'inline') await switchTo(name, lifecycle)
+    }
+  }
   const has = (name: string): boolean => [...registered.keys()].some(each => withoutVersion(each) === name)
 
   return {
     projections,
     has,
     ...openReadModels({ log, documents: parts.documents, registered: name => registered.get(name)?.projection }),
-    async switchAll() {
-      for (const { name, lifecycle } of [...registered.values()].map(each => each.projection)) {
-        const isInline = lifecycle !== 'live' && (await stateOf(log, name)) === 'inline'
-        if (lifecycle === 'inline' || isInline) await switchTo(name, lifecycle)
-      }
-    },
+    switching: runnable => ({
+      ...runnable,
+      async start(context) {
+        await switchAll(name => context.isWanted('projections', name))
+        return runnable.start(context)
+      },
+    }),
   }
 }

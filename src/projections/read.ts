@@ -7,7 +7,7 @@
  * Guarantees:
  * - A projection that never ran reads as empty.
  * - While a rebuild replaces the table, a reader sees the old one or the new one, each of them whole.
- * - Inside a transaction a reader sees what the transaction has written.
+ * - Inside a transaction a reader sees the transaction's own writes.
  */
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
@@ -25,8 +25,7 @@ import type { StoredDocument } from '../documents/read.ts'
 import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { readStream } from '../events/read/read.ts'
-import { after, type DocumentProjection } from './document-projection.ts'
-import type { ProjectedDocument } from './document-rows.ts'
+import { after, type DocumentProjection, type ProjectedDocument } from './document-projection.ts'
 import type { Projection } from './projection.ts'
 import type { TableProjection } from './table-projection.ts'
 

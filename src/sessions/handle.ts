@@ -1,4 +1,5 @@
 /** Load, decide, save; again from the beginning after a conflict with another writer. */
+
 import { type Aggregate, type AnyEvent, checkStream } from '../aggregates/aggregate.ts'
 import { loadState } from '../aggregates/load.ts'
 import { decidedEvents, type LoadedAggregate } from '../aggregates/loaded.ts'
@@ -6,9 +7,10 @@ import { sleep } from '../core/abort.ts'
 import type { Awaitable } from '../core/core.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import type { EventMap, EventsAccepted, NewEvent, UntypedEvents } from '../events/definition.ts'
-import { IdempotencyConflict } from '../events/errors.ts'
+import { IdempotencyConflict, IdempotencyMismatch } from '../events/errors.ts'
 import { rereadable } from '../events/read/read.ts'
 import { outcomeOfKey } from './key.ts'
 import type { Sent } from './save.ts'
@@ -20,6 +22,7 @@ import {
   type SessionOptions,
   type SessionParts,
   savedOf,
+  saveOptionNames,
 } from './session.ts'
 
 export interface HandleSessionOptions extends Omit<SaveOptions, 'tx'> {
@@ -27,14 +30,14 @@ export interface HandleSessionOptions extends Omit<SaveOptions, 'tx'> {
   retries?: number | undefined
 }
 
-/** The value that the function returned, and what was saved. */
+/** The result of the function, and the outcome of the save. */
 export interface HandledSession<T> {
   /** Undefined if it was done before, under the same idempotency key. */
   readonly value: T | undefined
   readonly saved: Saved
 }
 
-/** What was decided: the state it led to, the events, and what was saved. */
+/** The outcome of a decision: the new state, the events, and the outcome of the save. */
 export interface Decided<State, M extends EventMap = UntypedEvents> {
   readonly state: State
   /** Empty if it was done before, under the same idempotency key. */
@@ -43,7 +46,7 @@ export interface Decided<State, M extends EventMap = UntypedEvents> {
 }
 
 export interface Handle<M extends EventMap = UntypedEvents> {
-  /** Loads an aggregate, lets it decide on a command, and saves what was decided. */
+  /** Loads an aggregate, lets it decide on a command, and saves the events. */
   <State, Command>(
     aggregate: Aggregate<State, Command, EventsAccepted<M>>,
     id: string,
@@ -54,7 +57,7 @@ export interface Handle<M extends EventMap = UntypedEvents> {
   <T>(work: (session: Session<M>) => Awaitable<T>, options?: HandleSessionOptions): Promise<HandledSession<T>>
 }
 
-/** Loads an aggregate, decides by the function given, and saves what was decided. */
+/** Loads an aggregate, decides by the function given, and saves the events. */
 export type DecideOn<M extends EventMap = UntypedEvents> = <State>(
   aggregate: Aggregate<State, never, EventsAccepted<M>>,
   id: string,
@@ -103,6 +106,8 @@ async function decideOn(
     options,
   )
   if (value !== undefined) return { state: value.loaded.state, events: saved.repeated ? [] : value.events, saved }
+  if (saved.streams.length > 0 && saved.streams.every(({ stream }) => stream !== id))
+    throw new IdempotencyMismatch({ key: options.idempotencyKey! })
   const { state } = await loadState(parts, aggregate, checkStream(aggregate, id), parts.log.database)
   return { state, events: [], saved }
 }
@@ -110,8 +115,10 @@ async function decideOn(
 async function handleWork<T>(
   parts: SessionParts,
   work: (session: Session) => Awaitable<T>,
-  { retries = 3, ...options }: HandleSessionOptions = {},
+  given: HandleSessionOptions = {},
 ): Promise<HandledSession<T>> {
+  refuseUnknownOptions('store.handle', given, [...saveOptionNames, 'retries'])
+  const { retries = 3, ...options } = given
   const { headers, correlationId, causationId, userId }: SessionOptions = options
   const earlier = await earlierOutcome(parts, options)
   if (earlier !== undefined) return { value: undefined, saved: savedOf(earlier) }
@@ -127,7 +134,7 @@ async function handleWork<T>(
   }
 }
 
-/** Looked up first: the state that the first call led to would refuse a second one. */
+/** Looked up first: the state after the first call would refuse a second one. */
 async function earlierOutcome(
   { log }: SessionParts,
   { idempotencyKey: key, onRepeat }: HandleSessionOptions,

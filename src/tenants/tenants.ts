@@ -1,5 +1,5 @@
 /**
- * Tenants: many stores that know nothing of each other, in one database or on many servers.
+ * Tenants: many separate stores, in one database or on many servers.
  *
  *     store.tenant('acme') ─► instance ─► tenantDatabase ─► placements ─┬► the catalogue of one database   tenancy: 'schema'
  *                                │                                      └► directory ─► server ─► its pool  tenancy: { directory }
@@ -13,8 +13,8 @@
  *     directory        many servers: a row per tenant                           status, tenantName
  *
  * Guarantees:
- * - Everything of a tenant lives in its schema, and every statement names that schema: no setting of a connection decides
- *   whose data it is. Names that could be confused with each other are refused.
+ * - Everything of a tenant lives in its schema, and every statement names that schema: no setting of a connection
+ *   decides which data is read. Names that could be confused with each other are refused.
  * - A call without a tenant is refused (`TenantRequired`). A call for a tenant that does not exist fails at once, in every
  *   process (`TenantNotFound`); a tenant that another process has just made exists.
  * - Connections, listeners and statements of idle tenants do not grow with the number of tenants on a server.
@@ -29,6 +29,7 @@ import type { Runner, RunnerOptions } from '../consumers/runners/runner.ts'
 import { throwIfAborted } from '../core/abort.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole } from '../core/options.ts'
+import { type Page, type PageOptions, pageOfAll } from '../core/page.ts'
 import { openServices, type Service, type Services } from '../core/service.ts'
 import { identifier } from '../database/sql.ts'
 import { library } from '../parts.ts'
@@ -86,7 +87,7 @@ export interface TenantsProgress {
 
 export interface SyncedTenant {
   readonly tenant: string
-  /** What was made; empty if it was up to date. */
+  /** The objects that were made; empty if it was up to date. */
   readonly steps: readonly string[]
   /** Why it could not be synced. */
   readonly error?: unknown
@@ -105,7 +106,7 @@ export interface TenantsStartOptions extends RunnerOptions {
 
 /** Runs many tenants in one process. */
 export interface RunningTenants extends Runner {
-  /** The tenants that have something to do, as far as this process knows. */
+  /** The tenants that have work, as far as this process knows. */
   active(): string[]
 }
 
@@ -113,7 +114,8 @@ export interface Tenants {
   /** Makes a tenant, or brings the schema of an existing one up to date. Many processes may call it at the same time. */
   ensure(tenant: string, options?: EnsureOptions): Promise<Placement>
   exists(tenant: string): Promise<boolean>
-  list(): Promise<Placement[]>
+  /** By name. */
+  list(options?: PageOptions): Promise<Page<Placement>>
   status(tenant: string): Promise<TenantStatus>
   /** Brings the schemas of all tenants up to date. A tenant that fails does not stop the others; the next call retries it. */
   sync(options?: SyncTenantsOptions): Promise<SyncedTenant[]>
@@ -131,7 +133,7 @@ export interface Tenants {
    */
   move(tenant: string, to: { server: string }, options?: MoveTenantOptions): Promise<MovedTenant>
   /** The names of the servers. */
-  servers(): Promise<string[]>
+  servers(options?: PageOptions): Promise<Page<string>>
   /** Adds a server to the directory, or changes its address. */
   addServer(name: string, options: { url: string }): Promise<void>
 }
@@ -211,7 +213,8 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       return placement
     },
     exists: async tenant => (await placements.find(checkTenantName(tenant, placements.prefix))) !== undefined,
-    list: () => placements.list(),
+    list: async (options = {}) =>
+      pageOfAll('store.tenants.list', await placements.list(), options, ({ tenant }) => tenant),
     async status(tenant) {
       const placement = await findExisting(tenant)
       const { tables, log } = instanceOf(tenant)
@@ -249,7 +252,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       if (name === undefined)
         throw new InvalidOption({
           option: 'tenant',
-          reason: `is needed, because the export is of schema "${schema}", which is not that of a tenant`,
+          reason: `The option "tenant" is needed, because the export is of schema "${schema}", which is not that of a tenant.`,
         })
       const placement = await placeFor(name, server)
       const manifest = await importStore(await locationOf(placement), options)
@@ -284,7 +287,8 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       instanceOf(tenant).tenantDatabase.forget()
       return moved
     },
-    servers: () => placements.servers(),
+    servers: async (options = {}) =>
+      pageOfAll('store.tenants.servers', await placements.servers(), options, name => name),
     async addServer(name, { url }) {
       if (directory === undefined) throw new TenancyRequired({ call: 'tenants.addServer' })
       await directory.addServer(name, url)
@@ -302,7 +306,7 @@ async function startTenants<S>(
   checkWhole('pollMs', pollMs, 1)
   checkWhole('idleMs', idleMs, 0)
   if (tenants !== 'all' && !Array.isArray(tenants))
-    throw new InvalidOption({ option: 'tenants', reason: `must be 'all' or a list of names` })
+    throw new InvalidOption({ option: 'tenants', reason: `The option "tenants" must be 'all' or a list of names.` })
   if (tenants !== 'all') for (const tenant of tenants) checkTenantName(tenant, placements.prefix)
   const share = shareConcurrency(runnerOptions.concurrency ?? 16)
 

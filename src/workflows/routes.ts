@@ -16,8 +16,8 @@ import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
 import { moment } from '../schema/clock.sql.ts'
-import type { Envelope } from './envelope.ts'
 import { type Handler, type HandlerKind, type RouteDefinition, refusal } from './handler.ts'
+import type { Envelope } from './publish.ts'
 import { workflowNames } from './schema.ts'
 
 /** The name of the dispatcher among the consumers. */
@@ -60,7 +60,7 @@ export async function lockDispatcher(log: Log, tx: Executor): Promise<{ checkpoi
   return row ?? { checkpoint: 0, version: 0 }
 }
 
-/** The routes are no longer what they were: the dispatcher reads them again. Holds its row from then on. */
+/** Marks the routes as changed, so that the dispatcher reads them again. Holds its row from then on. */
 export async function changeRoutes(log: Log, tx: Executor): Promise<void> {
   const { version } = await lockDispatcher(log, tx)
   await change(log, [dispatcherName], { definition: { routes: version + 1 }, keepsHolder: true }, tx)

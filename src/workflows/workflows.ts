@@ -9,8 +9,8 @@
  *
  * Guarantees:
  * - Every event that a route wants becomes an execution, whichever process dispatches it and whatever code that has.
- * - Attempts run at least once; their effects in this database count once: what an attempt emits, what it writes, its arrival
- *   at a join and its outcome are one transaction, and only under the fence it was claimed with.
+ * - Attempts run at least once; their effects in this database count once: the events and the writes of an attempt, its
+ *   arrival at a join and its outcome are one transaction, and only under the fence it was claimed with.
  * - An emitted event has an id that follows from the event, the handler and a key: a repeated attempt adds nothing.
  * - An ordered handler runs one at a time, in the order of the log, per workflow or key.
  * - A workflow shows as settled only when nothing of it is open and every event of it was dispatched.
@@ -18,9 +18,9 @@
  * What can fail: a handler (its policy decides: retries, then a dead letter), a worker (another takes over when its heartbeat
  * is too old), the database (workers wait). An execution whose code no process has stays, and shows in `handlers.list()`.
  *
- *     dispatch/  events to executions         steps/  what a handler remembers       cancel/    cancelling, undoing
- *     work/      executions to outcomes       joins/  batches and what closes them   schedules/ events because of the time
- *     insight/   what operators see           dead-letters/  failures for good
+ *     dispatch/  events to executions         steps/  recorded steps and waits       cancel/    cancelling, undoing
+ *     work/      executions to outcomes       joins/  batches and their joins        schedules/ events because of the time
+ *     insight/   activity, status, numbers    dead-letters/  failures for good
  */
 import type { Consumers } from '../consumers/consumers.ts'
 import { handlerPrefix } from '../consumers/dead-letters/owner.ts'
@@ -76,7 +76,7 @@ export interface Workflows<M extends EventMap = UntypedEvents> extends Insight {
   readonly schedules: Schedules
 }
 
-/** What `defineHandler`, `defineJoin`, `defineUndo` and `defineSchedule` return. */
+/** The results of `defineHandler`, `defineJoin`, `defineUndo` and `defineSchedule`. */
 export type WorkflowDefinition<M extends EventMap = never> = Handler<M> | Schedule<M>
 
 /** Whether definitions of this kind are those of workflows. */
@@ -89,6 +89,8 @@ export interface WorkflowParts extends AppendParts {
   readonly watch: LogWatch
   /** How often a caller that waits looks without a hint. */
   readonly pollMs: number
+  /** Whether calls store the definitions that are not stored yet. If not, only `sync` and a runner do. */
+  readonly storesDefinitions: boolean
 }
 
 export interface WorkflowRegistry<M extends EventMap> {
@@ -152,6 +154,8 @@ export function openWorkflows<M extends EventMap>(
     await next
   }
 
+  const syncIfStored = parts.storesDefinitions ? sync : async () => {}
+
   const workerParts: WorkerParts = {
     ...dispatcherParts,
     consumers,
@@ -169,7 +173,7 @@ export function openWorkflows<M extends EventMap>(
   const workflows: Workflows = {
     ...insight.all,
     async publish(type, data, given = {}) {
-      if (given.tx === undefined) await sync()
+      if (given.tx === undefined) await syncIfStored()
       const { correlationId, position } = await publish(parts, type, data, given)
       return openWorkflow(handleParts, correlationId, position)
     },
@@ -181,7 +185,7 @@ export function openWorkflows<M extends EventMap>(
     handlers: openHandlers(log, hints, code.names),
     executions: { resume: executionId => resumeExecution(log, hints, executionId) },
     lanes: openLanes(log, hints),
-    schedules: openSchedules(log, hints, scheduler, sync),
+    schedules: openSchedules(log, hints, scheduler, syncIfStored),
   }
 
   const runnable: Runnable = {

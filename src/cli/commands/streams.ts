@@ -2,7 +2,7 @@
  * `rillflow streams`: the streams of events.
  *
  *     look        list · show · resolve          an alias is resolved to its stream
- *     control     archive · restore              an archived stream refuses appends, and reads leave it out
+ *     control     archive · restore              an archived stream refuses appends, and reads skip it
  *
  * What can fail: a stream that does not exist; `show` suggests the nearest name.
  */
@@ -28,19 +28,11 @@ const list = listCommand({
       value: 'STATE',
       summary: 'Only streams in this state',
     },
-    after: {
-      kind: 'text',
-      value: 'STREAM',
-      summary: 'Only streams whose name sorts after this one, which is the last of the previous page',
-    },
-    limit: pageOptions.limit,
+    ...pageOptions,
   },
   examples: ['rillflow streams list --category order', 'rillflow streams list --state archived --json'],
   empty: 'There are no streams.',
-  async list(store, { category, state, after, limit }) {
-    const items = await store.streams.list({ category, state, after, limit })
-    return { items, next: items.length === limit ? items.at(-1)!.stream : undefined }
-  },
+  list: (store, { category, state, after, limit }) => store.streams.list({ category, state, after, limit }),
   columns: ({ now }) => [
     { title: 'STREAM', of: each => each.stream, cut: true, paint: (_, colour) => colour.cyan },
     { title: 'VERSION', of: ({ version }) => digits(version), right: true },
@@ -53,7 +45,7 @@ const list = listCommand({
 const show = defineCommand({
   description: 'Shows the stream and its latest events, the newest last. Archived streams are shown too.',
   arguments: [stream],
-  options: { limit: { kind: 'whole', default: 20, value: 'COUNT', summary: 'How many of the latest events' } },
+  options: { limit: { kind: 'whole', default: 20, value: 'COUNT', summary: 'The number of latest events to show' } },
   examples: ['rillflow streams show order-42'],
   async run({ out, open, arguments: { stream }, options: { limit } }) {
     const { store } = await open()
@@ -80,8 +72,8 @@ const show = defineCommand({
 async function nearestStream(store: Store, stream: string): Promise<string | undefined> {
   const [, category] = /^([^-]+)-/.exec(stream) ?? []
   const limit = 1000
-  const ofCategory = category === undefined ? [] : await store.streams.list({ category, state: 'all', limit })
-  const first = await store.streams.list({ state: 'all', limit })
+  const ofCategory = category === undefined ? [] : (await store.streams.list({ category, state: 'all', limit })).items
+  const { items: first } = await store.streams.list({ state: 'all', limit })
   const names = [...ofCategory, ...first].map(each => each.stream)
   return nearestName(stream, names)
 }
@@ -100,7 +92,7 @@ const resolve = defineCommand({
 
 const archive = defineCommand({
   description:
-    'The stream then refuses appends, and ordinary reads leave it out. Its events stay in the log, and rebuilds still see them.',
+    'The stream then refuses appends, and ordinary reads skip it. Its events stay in the log, and rebuilds still apply them.',
   arguments: [stream],
   options: { reason: { kind: 'text', value: 'TEXT', summary: 'The reason, which is stored with the stream' } },
   examples: ['rillflow streams archive order-42 --reason "closed in 2025"'],

@@ -8,16 +8,18 @@
  * runner that serves the consumer or handler carries it out, and with none the dead letter stays open. Those of consumers
  * are retried under the consumer's lease; those of handlers by an execution.
  *
- *     row.ts     every write     dead-letter.ts  what is read              owner.ts  whose dead letters are meant
+ *     row.ts     every write     dead-letter.ts  reads them            owner.ts  whose dead letters are meant
  *     retry.ts   requests        replay.ts       carries out those of consumers
  *
  * Guarantees: one dead letter per consumer and event. An event is never applied by a retry without its dead letter
  * being closed, nor the other way round. What can fail: a change in a state that does not allow it
- * (`DeadLetterConflict`), or of a dead letter that is not there (`DeadLetterNotFound`).
+ * (`DeadLetterConflict`), or of a dead letter that does not exist (`DeadLetterNotFound`).
  */
+
 import { InvalidOption } from '../../core/errors.ts'
 import { nearestName, textFault } from '../../core/name.ts'
-import type { Page } from '../../core/page.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
+import type { Page, PageOptions } from '../../core/page.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { DeadLetterConflict, DeadLetterNotFound, RetryPending } from '../errors.ts'
@@ -28,6 +30,7 @@ import {
   type DeadLetterDetails,
   type DeadLetterGroup,
   type DeadLetterStats,
+  filterNames,
   type GroupDeadLettersOptions,
   groupDeadLetters,
   type ListDeadLettersOptions,
@@ -56,7 +59,7 @@ export interface DeadLetters {
   /** Failures of handlers that are alike together, the largest group first. */
   groups(options?: GroupDeadLettersOptions): Promise<Page<DeadLetterGroup>>
   /** How many there are in each state, for each consumer and handler that has any. */
-  stats(): Promise<DeadLetterStats[]>
+  stats(options?: PageOptions): Promise<Page<DeadLetterStats>>
   /** One with its event as stored, its errors and its history. */
   show(of: DeadLetterOwner, eventId: string): Promise<DeadLetterDetails>
   /** Requests a retry of one that is open. A handler can be given other data than the event has. */
@@ -114,7 +117,7 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
   return {
     list: async (options = {}) => listDeadLetters(log, options),
     groups: async (options = {}) => groupDeadLetters(log, options),
-    stats: () => countDeadLetters(log),
+    stats: async (options = {}) => countDeadLetters(log, options),
     show: async (of, eventId) => showDeadLetter(log, of, eventId),
     async retry(of, eventId, options = {}) {
       const row = await change({ of, eventId, wanted: 'retried' }, async (kind, row, id) => {
@@ -131,7 +134,11 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
       onRequest?.()
       return { requested: 1, isRunning }
     },
-    async retryAll({ of, ...filter } = {}, { perSecond = defaultPerSecond } = {}) {
+    async retryAll(given = {}, options = {}) {
+      refuseUnknownOptions('store.deadLetters.retryAll', given, [...filterNames, 'limit'])
+      refuseUnknownOptions('store.deadLetters.retryAll', options, ['perSecond'])
+      const { of, ...filter } = given
+      const { perSecond = defaultPerSecond } = options
       checkRate(perSecond)
       const owners = of === undefined ? undefined : await rowsOf(log, of)
       const requested = await requestMatching(log, kinds, owners, filter, perSecond)
@@ -157,17 +164,24 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
 interface OneChange {
   readonly of: DeadLetterOwner
   readonly eventId: string
-  /** What is to be done to it, as the error says it. */
+  /** The change, as the error names it. */
   readonly wanted: 'retried' | 'resolved' | 'deleted'
 }
 
 const maxNote = 4_000
 
 function checkNote(note: string): void {
-  const fault = typeof note !== 'string' || note.trim() === '' ? 'must say why it is resolved' : textFault(note)
-  if (fault !== undefined) throw new InvalidOption({ option: 'note', reason: fault })
+  const fault = typeof note !== 'string' || note.trim() === '' ? 'is empty' : textFault(note)
+  if (fault !== undefined)
+    throw new InvalidOption({
+      option: 'note',
+      reason: `The note ${fault}. It must say why the dead letter is resolved.`,
+    })
   if (note.length > maxNote)
-    throw new InvalidOption({ option: 'note', reason: `must have at most ${maxNote} characters` })
+    throw new InvalidOption({
+      option: 'note',
+      reason: `The note is too long. It may have at most ${maxNote} characters.`,
+    })
 }
 
 /** Refuses a name that neither a consumer nor a handler nor a dead letter has. */

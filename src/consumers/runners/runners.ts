@@ -1,5 +1,5 @@
 /**
- * Runners: the processes that run what was defined, and how they share it.
+ * Runners: they run the definitions of a store, in one or more processes, and share the work.
  *
  *     store.start() ─► runner ─► parts: consumers, subscriptions, handlers and schedules, upkeep   (runnable.ts)
  *                        │
@@ -17,14 +17,15 @@
  */
 import { type Named, nameOf } from '../../core/definition.ts'
 import { nearestName } from '../../core/name.ts'
-import { checkWhole } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { checkWhole, refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Services } from '../../core/service.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { RunnerNotFound } from '../errors.ts'
 import { consumerNames } from '../schema.ts'
 import { demote, isAlive, promote, type RunnerRole } from './row.ts'
+import { type Runnable, type RunnableKind, runnableKinds } from './runnable.ts'
 import { type Runner, type RunnerHooks, type RunnerOptions, type RunnerParts, startRunner } from './runner.ts'
 
 export interface RunnerDescription {
@@ -44,6 +45,8 @@ export interface RunnerDescription {
 
 /** The runners of all processes. */
 export interface Runners {
+  /** The names of the definitions that `start` would run in this process, by kind. */
+  registered(): Readonly<Record<RunnableKind, readonly string[]>>
   list(options?: PageOptions): Promise<Page<RunnerDescription>>
   /** Makes a runner active, by its name; the active one with a name becomes a standby. */
   promote(runner: Named): Promise<void>
@@ -64,6 +67,7 @@ export function openRunners(parts: RunnerParts & { readonly services: Services }
       return startRunner(services, parts, options, hooks)
     },
     runners: {
+      registered: () => registeredNames(parts.runnables),
       list: (options = {}) => listRunners(log, options),
       async promote(runner) {
         await promote(log, await knownName(log, nameOf(runner)))
@@ -75,6 +79,13 @@ export function openRunners(parts: RunnerParts & { readonly services: Services }
       },
     },
   }
+}
+
+function registeredNames(runnables: readonly Runnable[]): Readonly<Record<RunnableKind, readonly string[]>> {
+  const namesOf = (kind: RunnableKind): string[] => [
+    ...new Set(runnables.flatMap(each => (each.kinds.includes(kind) ? each.names(kind) : []))),
+  ]
+  return Object.fromEntries(runnableKinds.map(kind => [kind, namesOf(kind)])) as Record<RunnableKind, string[]>
 }
 
 interface ListedRow {
@@ -90,7 +101,9 @@ interface ListedRow {
 }
 
 /** Those with names first, by name; then the others, by age. */
-async function listRunners(log: Log, { after, limit = 100 }: PageOptions): Promise<Page<RunnerDescription>> {
+async function listRunners(log: Log, options: PageOptions): Promise<Page<RunnerDescription>> {
+  refuseUnknownOptions('store.runners.list', options, pageOptionNames)
+  const { after, limit = 100 } = options
   checkWhole('limit', limit, 1, 10_000)
   const { consumers, runners } = consumerNames(log)
   const { clock } = log.names

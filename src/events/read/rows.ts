@@ -7,7 +7,6 @@ import { CopiedLine, newline } from '../../database/copy-text.ts'
 import { Fragment, type Identifier, identifiers } from '../../database/sql.ts'
 import { refuseIssues } from '../append/prepare.ts'
 import type { RecordedEvent } from '../definition.ts'
-import { toRecordedEvent } from '../event.ts'
 import type { Log } from '../log.ts'
 
 /** The columns of an event, in the order in which every statement selects them and `eventOf` takes them. */
@@ -26,7 +25,7 @@ const columns = [
   'created_at',
 ] as const
 
-/** What to select of the log, to have rows that `eventsOfRows` takes. */
+/** The columns to select of the log, for rows that `eventsOfRows` takes. */
 export const eventColumns: Identifier = identifiers(columns)
 
 /** The same of a joined table, with other expressions in the place of some columns. */
@@ -42,7 +41,7 @@ export const eventColumnCount: number = columns.length
 
 /** Of rows that begin with `eventColumns`. */
 export function eventsOfRows(log: Log, rows: readonly (readonly unknown[])[]): Awaitable<RecordedEvent[]> {
-  return finish(log, rows.map(rawEventOfRow))
+  return toReaders(log, rows.map(rawEventOfRow))
 }
 
 /** As it is stored, whatever readers expect. */
@@ -56,10 +55,10 @@ export async function eventsOfCopy(log: Log, page: Buffer): Promise<RecordedEven
   const line = new CopiedLine(page)
   while (line.next()) {
     events.push(eventOf(line))
-    // The next page is coming in meanwhile, if its bytes are let in.
+    // A turn of the event loop lets the bytes of the next page arrive meanwhile.
     if (events.length % turnEvery === 0) await new Promise(setImmediate)
   }
-  return finish(log, events)
+  return toReaders(log, events)
 }
 
 const turnEvery = 250
@@ -102,7 +101,7 @@ function eventOf(fields: Fields): RecordedEvent {
 
 const noHeaders: Readonly<Record<string, unknown>> = Object.freeze({})
 
-/** The fields of a row, one after the other, from wherever they come. */
+/** The fields of a row, one after the other, from either source. */
 type Fields = Pick<CopiedLine, 'number' | 'text' | 'plain' | 'textOrNull' | 'json' | 'jsonOrNull' | 'time'>
 
 /** Of a query's row, whose values are decoded already. */
@@ -136,7 +135,7 @@ class RowFields implements Fields {
 }
 
 /** Events in the shape readers expect; a promise only if an upcaster or a schema is asynchronous. */
-function finish(log: Log, events: RecordedEvent[]): Awaitable<RecordedEvent[]> {
+function toReaders(log: Log, events: RecordedEvent[]): Awaitable<RecordedEvent[]> {
   log.telemetry.count('events_read_total', events.length)
   let later = false
   const shaped = events.map((event): Awaitable<RecordedEvent> => {
@@ -160,4 +159,45 @@ function validated(log: Log, event: Awaitable<RecordedEvent>): Awaitable<Recorde
     })
   refuseIssues(event.type, issues, event.id)
   return event
+}
+
+/**
+ * An event in memory, made from its columns by position: that happens once per row. Every field is always set, one without
+ * a value to undefined, in this order, so that all events share one hidden class.
+ */
+export function toRecordedEvent(
+  position: number,
+  stream: string,
+  version: number,
+  id: string,
+  type: string,
+  schemaVersion: number,
+  data: unknown,
+  headers: Readonly<Record<string, unknown>>,
+  correlationId: string,
+  causationId: string | null | undefined,
+  userId: string | null | undefined,
+  createdAt: Date,
+): RecordedEvent {
+  return {
+    id,
+    type,
+    data,
+    stream,
+    version,
+    position,
+    schemaVersion,
+    headers,
+    correlationId,
+    causationId: causationId ?? undefined,
+    userId: userId ?? undefined,
+    createdAt,
+  }
+}
+
+export type EventColumns = Parameters<typeof toRecordedEvent>
+
+/** The same event with other data, as an upcaster gives it. */
+export function reshapeEvent(event: RecordedEvent, type: string, schemaVersion: number, data: unknown): RecordedEvent {
+  return { ...event, type, schemaVersion, data }
 }

@@ -1,13 +1,15 @@
 /**
- * Handlers for operators: every version of each as it is stored, its open executions, the workers that have its code; and
- * what an operator does to a handler. That is stored, so it holds in all processes and after a restart. It is done under the
- * dispatcher's row: an event is dispatched before or after it.
+ * Handlers for operators: every version of each as it is stored, its open executions, the workers that have its code;
+ * and the changes by an operator. A change is stored, so it holds in all processes and after a restart. It is made
+ * under the dispatcher's row: an event is dispatched before or after it.
  */
+
 import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { nearestName } from '../../core/name.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Transaction } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -20,13 +22,16 @@ import { countOpen, type OpenCounts } from './executions.ts'
 
 /** The handlers of a store: `store.workflows.handlers`. */
 export interface Handlers {
-  /** Every version of each handler, by name and version: what it still has to do, and how many workers can do it. */
+  /**
+   * Every version of each handler, by name and version, with its open executions and the number of workers that can run
+   * them.
+   */
   list(options?: PageOptions): Promise<Page<HandlerDescription>>
   /** The names of the handlers whose code this store has. */
   registered(): string[]
   /** Nothing of it begins, in all versions and processes; its events queue. Attempts that run end. */
   pause(handler: Named): Promise<void>
-  /** Continues with what has queued. A retired handler is given events again, from now on. */
+  /** Continues with the queued executions. A retired handler is given events again, from now on. */
   resume(handler: Named): Promise<void>
   /** Gives it, or one version of it, no more events. Open executions still run. It comes back when it is resumed. */
   retire(handler: Named, options?: { version?: number | undefined }): Promise<void>
@@ -77,10 +82,9 @@ interface HandlerRow {
 
 const maxListed = 10_000
 
-export async function listHandlers(
-  log: Log,
-  { after, limit = 1000 }: PageOptions = {},
-): Promise<Page<HandlerDescription>> {
+export async function listHandlers(log: Log, options: PageOptions = {}): Promise<Page<HandlerDescription>> {
+  refuseUnknownOptions('store.workflows.handlers.list', options, pageOptionNames)
+  const { after, limit = 1000 } = options
   checkCount('A list of handlers', 'limit', limit, 1, maxListed)
   const [handler, version] = after === undefined ? ['', 0] : (decodeCursor(after, 2) as [string, number])
   const { workflow_routes } = workflowNames(log)

@@ -6,15 +6,16 @@
  * Guarantees:
  * - A due time is run by one process at a time, and recorded once: the claim has a fence, the record a primary key of schedule
  *   and due time, and the events it publishes have ids that follow from both.
- * - Only the database's clock decides what is due, and the next due time follows from the last one, not from when it ran.
+ * - Only the database's clock decides which schedules are due, and the next due time follows from the last one, not
+ *   from when it ran.
  * - A run that fails is recorded with its error; the next one comes when it is due. A due time during a run waits for its end.
  * - A run whose process died is taken over when its worker is known to be dead, at the latest when its time is over.
  *
  * What can fail: the code (recorded), the process (taken over; so the code is called at least once), the database (the run
  * waits). A schedule whose code no process has stays, shows in `schedules.list()`, and runs when a process has it again.
  *
- * Here: the schedules that are stored, also those whose code is elsewhere: their status, their runs, and what an operator
- * does to them. Every change hints the workers.
+ * Here: the schedules that are stored, also those whose code is elsewhere: their status, their runs, and the changes by
+ * an operator. Every change sends a hint to the workers.
  */
 
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
@@ -23,8 +24,8 @@ import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { Overloaded } from '../../core/errors.ts'
 import { nearestName } from '../../core/name.ts'
-import { describe } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { describe, refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -43,7 +44,7 @@ export interface Schedules {
   list(options?: PageOptions): Promise<Page<ScheduleStatus>>
   /** A run that has begun still ends; none begins, except by `trigger`. */
   pause(schedule: Named): Promise<void>
-  /** Continues with the next due time. Times that came due meanwhile are left out; a one-time schedule still runs. */
+  /** Continues with the next due time. Times that came due meanwhile are skipped; a one-time schedule still runs. */
   resume(schedule: Named): Promise<void>
   /** Asks for one more run now; the next worker that has its code runs it, also while it is paused. */
   trigger(schedule: Named): Promise<TriggeredRun>
@@ -160,8 +161,10 @@ export function openSchedules(
 async function listSchedules(
   log: Log,
   code: Pick<Scheduler, 'has'>,
-  { after, limit = 1000 }: PageOptions,
+  options: PageOptions,
 ): Promise<Page<ScheduleStatus>> {
+  refuseUnknownOptions('store.workflows.schedules.list', options, pageOptionNames)
+  const { after, limit = 1000 } = options
   checkCount('A list of schedules', 'limit', limit, 1, 10_000)
   const { workflow_schedules } = workflowNames(log)
   const rows = await log.database.run<{
@@ -276,11 +279,9 @@ async function notFound(
 }
 
 /** The latest first. */
-async function listRuns(
-  log: Log,
-  schedule: string,
-  { after, limit = 100, dueBefore }: ScheduleHistoryOptions,
-): Promise<Page<ScheduleRun>> {
+async function listRuns(log: Log, schedule: string, options: ScheduleHistoryOptions): Promise<Page<ScheduleRun>> {
+  refuseUnknownOptions('store.workflows.schedules.history', options, ['dueBefore', ...pageOptionNames])
+  const { after, limit = 100, dueBefore } = options
   const what = 'The history of a schedule'
   checkCount(what, 'limit', limit, 1, 1_000)
   if (dueBefore !== undefined && (!(dueBefore instanceof Date) || Number.isNaN(dueBefore.getTime())))

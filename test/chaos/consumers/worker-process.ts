@@ -1,8 +1,8 @@
 /**
- * A separate process with a daemon.
+ * A separate process with a runner.
  *
  *     await using a = startWorker({ url, schema, consumers: ['totals'], leaseMs: 1_000 })
- *     await a.ready                      its daemon has started
+ *     await a.ready                      its runner has started
  *     await a.ask({ kind: 'holds' })     the consumers it holds, and more
  */
 import { once } from 'node:events'

@@ -1,5 +1,5 @@
 /**
- * A shop under load is moved to another server: clients append and save, a daemon maintains a read model, a worker runs
+ * A shop under load is moved to another server: clients append and save, a runner maintains a read model, a worker runs
  * handlers. Every acknowledged write must be on the target, once; and the same checker must detect a move that skips one
  * of its safeguards.
  */
@@ -179,7 +179,7 @@ async function work(
   }
 }
 
-/** A daemon and a worker. */
+/** A runner and a worker. */
 async function hire(first: OpenMove['store'], second: OpenMove['store']): Promise<{ dismiss(): Promise<void> }> {
   await first.projections.register(totals())
   second.workflows.register(defineHandler('pack', { on: 'OrderPaid', run: async () => {} }))
