@@ -9,13 +9,19 @@
  *             idempotency key, 0 for none · calls: the statements that the server has not finished, whether or not a client
  *             still waits for them · of each client: what it was told.
  * Actions     a call takes its key, locks the stream and decides, and commits; a connection breaks before or after that.
- *             What an outcome means to the caller is decided by the code itself (`outcome.ts`).
+ *             What an outcome means to the caller is decided by the code itself (`send.ts`).
  * Bounds      those of the caller: what is expected of the stream, one client or two with the same key, how often each sends
  *             again, how many appends others make to the stream, and how often it is archived and restored.
  */
-import { mayStillBeStored, repeatedBy } from '../../src/events/append/outcome.ts'
+
 import { type Expected, isExpected } from '../../src/events/append/prepare.ts'
-import type { Append, Outcome, OutcomeKind } from '../../src/events/append/send.ts'
+import {
+  type Append,
+  mayStillBeStored,
+  type Outcome,
+  type OutcomeKind,
+  repeatedBy,
+} from '../../src/events/append/send.ts'
 import { type Action, compareData, type Model } from './checker.ts'
 
 export const appendMutants = [

@@ -6,10 +6,10 @@ import { describeExample, explore, type Model } from './checker.ts'
 const jugs = (forbidden: number): Model<{ small: number; large: number }> => ({
   initial: { small: 0, large: 0 },
   actions: [
-    { name: 'fill the small jug', can: () => true, run: state => void (state.small = 3) },
-    { name: 'fill the large jug', can: () => true, run: state => void (state.large = 5) },
-    { name: 'empty the small jug', can: () => true, run: state => void (state.small = 0) },
-    { name: 'empty the large jug', can: () => true, run: state => void (state.large = 0) },
+    { name: 'fill the small jug', can: () => true, run: state => Object.assign(state, { small: 3 }) },
+    { name: 'fill the large jug', can: () => true, run: state => Object.assign(state, { large: 5 }) },
+    { name: 'empty the small jug', can: () => true, run: state => Object.assign(state, { small: 0 }) },
+    { name: 'empty the large jug', can: () => true, run: state => Object.assign(state, { large: 0 }) },
     { name: 'pour the small jug into the large one', can: () => true, run: state => pour(state, 'small', 'large') },
     { name: 'pour the large jug into the small one', can: () => true, run: state => pour(state, 'large', 'small') },
   ],

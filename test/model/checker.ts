@@ -34,7 +34,7 @@ export interface Action<State> {
   readonly name: string
   readonly can: (state: State) => boolean
   /** Changes the state that it is given. */
-  readonly run: (state: State) => void
+  readonly run: (state: State) => unknown
 }
 
 export interface Explored {
@@ -178,12 +178,13 @@ function openKeys(): (state: unknown) => string {
   return state => {
     length = 0
     add(state)
-    return bytes.latin1Slice(0, length)
+    return bytes.toString('latin1', 0, length)
   }
 
   function add(value: unknown): void {
-    if (typeof value !== 'object' || value === null) return push(codeOf(value))
-    push(Array.isArray(value) ? 4 : 3)
+    const isObject = typeof value === 'object' && value !== null
+    push(isObject ? (Array.isArray(value) ? 4 : 3) : codeOf(value))
+    if (!isObject) return
     if (Array.isArray(value)) push(numberCode(value.length))
     for (const key in value) add(value[key as keyof typeof value])
   }

@@ -131,7 +131,7 @@ export interface Beating extends Pick<EnteredRunner, 'id' | 'fence'>, Pick<NewRu
 /**
  * One statement: the heartbeat, the renewal of all leases, and the view. The view also has the consumers that other
  * runners could run: which runner is to have which depends on all that each of them holds, and runners that compute
- * with different lists do not agree.
+ * with different lists do not agree. [claim-10]
  */
 export async function heartbeat(
   log: Log,
