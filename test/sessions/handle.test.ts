@@ -102,7 +102,7 @@ test('an aggregate without a decision takes no commands, and says what to do', a
   expect((await store.aggregates(Folded).fetchLatest('order-1'))?.total).toBe(1)
 })
 
-test('new ids say what they are of and sort by time', async () => {
+test('new ids begin with their category and sort by time', async () => {
   const { store } = await openShop()
   const ids = Array.from({ length: 50 }, () => store.newId(Order))
 
