@@ -14,9 +14,11 @@
  *
  * Everything is registered whenever a command opens the store, and run only by the commands that run things.
  */
+
 import type { Awaitable } from './core/core.ts'
+import { refuseUnknownOptions } from './core/options.ts'
 import type { EventMap, UntypedEvents } from './events/definition.ts'
-import type { Store, StoreOptions } from './store.ts'
+import { type Store, type StoreOptions, storeOptionNames } from './store.ts'
 
 export interface Config<M extends EventMap = UntypedEvents>
   extends Omit<StoreOptions<M>, 'database' | 'logger' | 'migrate' | 'register'> {
@@ -24,7 +26,8 @@ export interface Config<M extends EventMap = UntypedEvents>
   readonly register?: ((store: Store<M>) => Awaitable<void>) | undefined
 }
 
-/** Returns its argument, with its type. */
+/** Returns what it is given: it is there for its types, and refuses an option that does not exist. */
 export function defineConfig<M extends EventMap = UntypedEvents>(config: Config<M>): Config<M> {
+  refuseUnknownOptions('defineConfig', config, storeOptionNames)
   return config
 }

@@ -26,8 +26,7 @@ export {
   search,
   startsWith,
 } from './documents/query/condition.ts'
-export { at, type Field, lower, type MetaFields, type Path, type UntypedField } from './documents/query/field.ts'
+export { at, type Field, lower, type Path, type UntypedField } from './documents/query/field.ts'
 export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
-export { avg, count, type GroupQuery, type GroupValue, max, min, sum } from './documents/query/group.ts'
-export type { Direction, OrderAs, OrderOptions } from './documents/query/order.ts'
-export type { IncludeOptions, NumberedPage, Query, Queryable, Rows } from './documents/query/query.ts'
+export { avg, count, type GroupQuery, max, min, sum } from './documents/query/group.ts'
+export type { Query, Rows } from './documents/query/query.ts'

@@ -20,6 +20,7 @@ import type { Clock } from './core/clock.ts'
 import type { Named } from './core/definition.ts'
 import { InvalidOption, isRillflowError } from './core/errors.ts'
 import type { Ids } from './core/id.ts'
+import { optionNames, refuseUnknownOptions } from './core/options.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
 import { lendDatabase } from './database/handle.ts'
 import type { PostgresOptions } from './database/postgres/postgres.ts'
@@ -216,6 +217,7 @@ export function openStore<M extends EventMap = UntypedEvents>(
 ): Promise<TenantedStore<M>>
 export function openStore<M extends EventMap = UntypedEvents>(options?: StoreOptions<M>): Promise<Store<M>>
 export async function openStore<M extends EventMap>(options: StoreOptions<M> = {}): Promise<Store<M>> {
+  refuseUnknownOptions('openStore', options, storeOptionNames)
   if (options.tenancy !== undefined) return openTenanted(options.tenancy, options)
   const database = options.database === undefined ? await openDatabase(options) : lendDatabase(options.database)
   try {
@@ -225,6 +227,17 @@ export async function openStore<M extends EventMap>(options: StoreOptions<M> = {
     throw error
   }
 }
+
+export const storeOptionNames: readonly string[] = optionNames<StoreOptions>({
+  ...{ url: true, pool: true, folder: true, memory: true, database: true, schema: true, migrate: true, channel: true },
+  ...{ maxConnections: true, maxUses: true, connectTimeoutMs: true, ssl: true, prepare: true, listen: true },
+  ...{ answerTimeoutMs: true, transactionTimeoutMs: true, slowStatementMs: true, explainSlow: true, closeMs: true },
+  ...{ maxEventBytes: true, maxDocumentBytes: true, validateOnRead: true, pollMs: true, resendMs: true },
+  ...{ maxQueuedAppends: true, workflows: true, retention: true, sessionDefaults: true },
+  ...{ clock: true, ids: true, logger: true, events: true, upcasters: true, aggregates: true, collections: true },
+  ...{ projections: true, processors: true, subscriptions: true, handlers: true, joins: true, undos: true },
+  ...{ schedules: true, register: true, tenancy: true, tenant: true, tenantPrefix: true },
+})
 
 /** The definitions that `store.register` takes. */
 export type StoreDefinition<M extends EventMap = UntypedEvents> =
@@ -238,8 +251,21 @@ export type StoreDefinition<M extends EventMap = UntypedEvents> =
 /** The options that do not depend on the types of the events. */
 type PlainOptions = Omit<StoreOptions<EventMap>, 'events' | 'register' | 'handlers' | 'joins' | 'undos' | 'schedules'>
 
+const emptyUrl =
+  'The option "url" is given, but it is empty: is the environment variable set? To fall back to an embedded store, also give its "folder", or "memory: true".'
+
 async function openDatabase(options: PlainOptions): Promise<Database> {
-  const places = { folder: options.folder, memory: options.memory || undefined, url: options.url, pool: options.pool }
+  const { folder, pool } = options
+  const memory = options.memory || undefined
+  const url = options.url || undefined
+  if ('url' in options && url === undefined && folder === undefined && memory === undefined && pool === undefined)
+    throw new InvalidOption({ option: 'url', reason: emptyUrl })
+  const places = {
+    folder: url === undefined ? folder : undefined,
+    memory: url === undefined ? memory : undefined,
+    url,
+    pool,
+  }
   const [place, other] = Object.entries(places).flatMap(([name, given]) => (given === undefined ? [] : [name]))
   if (place !== undefined && other !== undefined)
     throw new InvalidOption({

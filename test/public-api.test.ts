@@ -3,13 +3,28 @@ import { expect, test } from 'vitest'
 
 const entries: Record<string, string> = JSON.parse(readFileSync('package.json', 'utf8')).exports
 
-test('users can import these names and no others', async () => {
+test('users can import these names from the package, types with them, and at most 140', async () => {
+  const names = namesIn('src/index.ts')
+
+  expect(names.types).toEqual(words(types))
+  expect(names.values).toEqual(words(functions + commonErrors))
+  expect(names.types.length + names.values.length).toBeLessThanOrEqual(140)
+})
+
+test('the types of the other entries are few', () => {
+  const found = Object.entries(entries)
+    .filter(([entry, file]) => entry !== '.' && file.endsWith('.js'))
+    .map(([entry, file]) => [entry, namesIn(sourceOf(file).slice(3)).types.join(' ')])
+
+  expect(Object.fromEntries(found)).toEqual(furtherTypes)
+})
+
+test('users can import these values and no others', async () => {
   const names: Record<string, string[]> = {}
   for (const [entry, file] of Object.entries(entries)) {
     if (file.endsWith('.js')) names[entry] = Object.keys(await import(sourceOf(file))).sort()
   }
 
-  const words = (text: string): string[] => text.trim().split(/\s+/).sort()
   expect(names).toEqual({
     '.': words(functions + commonErrors),
     './errors': words(`${errors} isRillflowError`),
@@ -23,11 +38,24 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  and batch between channels compensate complete contains custom deadLetter defineAggregate defineClassAggregate defineCollection
-  defineConfig defineDocumentProjection defineEvents defineHandler defineJoin defineProjectedAggregate defineProjection
-  defineSchedule defineTableProjection defineUndo
-  eq failFast gt gte increment isIn isNull logAndSkip lt lte ne not openStore or restoreBackup
-  retryWithBackoff search startsWith transition upcaster
+  and batch between channels compensate complete contains defineAggregate defineClassAggregate defineCollection
+  defineConfig defineDocumentProjection defineEvents defineHandler defineJoin defineProcessor
+  defineProjectedAggregate defineProjection defineSchedule defineSubscription defineTableProjection defineUndo
+  defineUpcaster eq gt gte increment isIn isNull lt lte ne not openStore or restoreBackup search startsWith
+  transition
+`
+
+/** The types that programs write down: in the parameters of their own functions, or in what these return. */
+const types = `
+  Activity Aggregate AggregateInstance Decided HandledSession AnyTransaction AppendOptions AppendResult Clock Collection Config
+  ConsumerStatus DeadLetter DeadLetterGroup Delivery DocumentProjection DocumentVersion Documents Emission Emit
+  EmitOptions EventDefinitions EventFilter EventMap EventSequence EventsIn EventsOf Expected Failure FailureEnd
+  FailureOptions ForeignTransaction From HandleOptions Handled Handler HandlerContext HandlerFailure HandlerResult
+  Ids ImportedEvent InlineContext JoinContext Logger NewEvent Page PageOptions Placement Processor ProcessorContext
+  Projection ProjectionContext PublishOptions Query ReadDocuments RecordedEvent Repository RetentionOptions Rows
+  Runner RunnerDescription RunnerOptions Saved Schedule ScheduleContext Session Span Store StoreOptions
+  StoredDocument StreamDescription Subscription TableProjection Tenancy TenantedStore TerminalFailure Trace
+  Transaction Undo UntypedEvents Upcaster Workflow WorkflowState WorkflowStatus
 `
 
 const queries = `
@@ -62,6 +90,35 @@ const errors = `
   TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed UpcasterCycle UpcasterFailed
   VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive
 `
+
+const furtherTypes = {
+  './errors': 'RefusedItem',
+  './otel': '',
+  './patch': 'MergePatch Operation Patch',
+  './query': 'BoundQuery CompiledQuery Condition Field FilterOptions GroupQuery Path Query Rows UntypedField',
+  './testing': 'AggregateSpecification FakeClock ProjectionSpecification TestPlace',
+}
+
+/** The names that a file exports, as it is written: types leave no trace at run time. */
+function namesIn(file: string): { types: string[]; values: string[] } {
+  const lists = readFileSync(file, 'utf8').matchAll(/^export (type )?\{([^}]*)\} from/gm)
+  const names = [...lists].flatMap(([, type = '', list]) =>
+    list!
+      .split(',')
+      .map(name => name.trim())
+      .filter(name => name !== '')
+      .map(name => (name.startsWith('type ') ? name : type + name)),
+  )
+  const isType = (name: string): boolean => name.startsWith('type ')
+  return {
+    types: words(names.filter(isType).join(' ').replaceAll('type ', '')),
+    values: names.filter(name => !isType(name)).sort(),
+  }
+}
+
+function words(text: string): string[] {
+  return text.trim().split(/\s+/).sort()
+}
 
 function sourceOf(built: string): string {
   return built.replace('./dist/', '../src/').replace(/\.js$/, '.ts')

@@ -14,6 +14,7 @@ import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { ConsumerKind } from '../consumers/consumer.ts'
 import { ownerName } from '../consumers/dead-letters/owner.ts'
+import { everyItem } from '../core/page.ts'
 import type { Store } from '../store.ts'
 import { flagOf, globalOptions, isGroup, kebabCase } from './arguments.ts'
 import { type Command, defineCommand, type Group, type NameKind, type Opened, type Option } from './command.ts'
@@ -165,10 +166,10 @@ export async function collectNames({ store, tenancy, config }: Opened): Promise<
   return {
     projection: await namesOf(store, 'projection'),
     subscription: await namesOf(store, 'subscription'),
-    'dead-letter': (await store.deadLetters.stats()).map(ownerName),
+    'dead-letter': (await everyItem(store.deadLetters.stats)).map(ownerName),
     handler: store.workflows.handlers.registered(),
     collection: (config.collections ?? []).map(collection => collection.name),
-    tenant: tenancy === undefined ? [] : (await tenancy.tenants.list()).map(({ tenant }) => tenant),
+    tenant: tenancy === undefined ? [] : (await everyItem(tenancy.tenants.list)).map(({ tenant }) => tenant),
   }
 }
 

@@ -1,5 +1,7 @@
 /** Opens stores with tenants: for commands about tenants, and for checks that visit every tenant (`--all-tenants`). */
+
 import { throwIfAborted } from '../core/abort.ts'
+import { everyItem } from '../core/page.ts'
 import type { Store } from '../store.ts'
 import type { Invocation, Opened, OpenedTenancy, OpenOptions } from './command.ts'
 
@@ -34,7 +36,7 @@ export async function forEachStore<T>(
     return [{ tenant: undefined, value: await visit(async () => store, undefined) }]
   }
   const { tenants, storeOf } = await openTenants({ open }, options)
-  const names = (await tenants.list()).map(({ tenant }) => tenant)
+  const names = (await everyItem(tenants.list)).map(({ tenant }) => tenant)
   const results: TenantResult<T>[] = []
   const bar = out.progress(title)
   try {

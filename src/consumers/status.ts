@@ -1,8 +1,8 @@
 /** The status of consumers: one query for the rows; the rows of a group become one status. */
 
 import { nearestName } from '../core/name.ts'
-import { checkWhole } from '../core/options.ts'
-import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../core/page.ts'
+import { checkWhole, refuseUnknownOptions } from '../core/options.ts'
+import { decodeCursor, encodeCursor, type Page, type PageOptions, pageOptionNames } from '../core/page.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
@@ -71,8 +71,10 @@ export interface ListConsumersOptions extends PageOptions {
 /** By name; of a subscription one for each group. Tables that are being rebuilt are part of their projection. */
 export async function listConsumers(
   consumers: Consumers,
-  { kind, after, limit = 100 }: ListConsumersOptions,
+  options: ListConsumersOptions,
 ): Promise<Page<ConsumerStatus>> {
+  refuseUnknownOptions('store.consumers.list', options, ['kind', ...pageOptionNames])
+  const { kind, after, limit = 100 } = options
   checkWhole('limit', limit, 1, 10_000)
   const { log } = consumers
   const [last] = after === undefined ? [''] : (decodeCursor(after, 1) as [string])

@@ -3,8 +3,8 @@
  * time, the error says why: nothing runs it, it is paused, it is behind by so many positions, it fails with an error.
  */
 
-import { deadline, sleep } from '../core/abort.ts'
-import { isRillflowError, TimedOut } from '../core/errors.ts'
+import { sleep } from '../core/abort.ts'
+import { type WaitOptions, waitWithin } from '../core/wait.ts'
 import { sql } from '../database/sql.ts'
 import { checkPosition } from '../events/read/log.ts'
 import type { Consumers } from './consumers.ts'
@@ -12,10 +12,7 @@ import { readRows } from './row-names.ts'
 import { consumerNames } from './schema.ts'
 import { type ConsumerStatus, notFound, readGroupStatus } from './status.ts'
 
-export interface WaitForOptions {
-  /** Default 30 000. */
-  timeoutMs?: number | undefined
-  signal?: AbortSignal | undefined
+export interface WaitForOptions extends WaitOptions {
   /** The group of a subscription. Default 'default'. */
   group?: string | undefined
 }
@@ -29,15 +26,17 @@ export async function waitForConsumer(
   consumers: Consumers,
   name: string,
   position: number,
-  { timeoutMs = 30_000, signal, group = 'default' }: WaitForOptions = {},
+  { group = 'default', ...options }: WaitForOptions = {},
 ): Promise<void> {
   const { log } = consumers
   log.database.refuseInsideTransaction('waitFor')
   checkPosition('position', position)
   const isDivided = consumers.divided?.names().includes(name) === true
   const isExpected = isDivided || consumers.get(name) !== undefined
-  const limit = deadline(signal, timeoutMs, { clock: log.clock })
-  try {
+  const missing = async (): Promise<string> =>
+    whatIsMissing(name, await readGroupStatus(consumers, name, group).catch(() => undefined))
+  const what = `The application of position ${position} by "${name}"`
+  await waitWithin(options, { call: 'store.consumers.waitFor', what, clock: log.clock, missing }, async signal => {
     for (let waitMs = firstLookMs; ; waitMs = Math.min(waitMs * 1.5, lastLookMs)) {
       const divided = isDivided || !isExpected ? await readRows(log, name, group) : []
       const names = divided.length > 0 ? divided : [name]
@@ -47,22 +46,19 @@ export async function waitForConsumer(
         where name = any(${names}::text[])`)
       if (rows.length === 0 && !isExpected) throw await notFound(consumers, name, undefined)
       if (rows.length > 0 && rows.every(row => row.reached)) return
-      await sleep(waitMs, { signal: limit.signal, clock: log.clock })
+      await sleep(waitMs, { signal, clock: log.clock })
     }
-  } catch (error) {
-    if (!isRillflowError(error, 'timed_out')) throw error
-    const missing = await readGroupStatus(consumers, name, group).then(whatIsMissing, () => 'nothing has run it yet')
-    throw new TimedOut({ what: `"${name}" reaching position ${position} (${missing})`, timeoutMs })
-  } finally {
-    limit.dispose()
-  }
+  })
 }
 
-function whatIsMissing({ isPaused, state, checkpoint, lag, lastError, attempts, lease }: ConsumerStatus): string {
-  const at = `it is at ${checkpoint}, behind by ${lag}`
-  if (isPaused && attempts > 0) return `it has stopped, because an event failed with ${lastError?.message}`
-  if (isPaused) return `it is paused; ${at}`
-  if (state === 'rebuilding') return 'it is being rebuilt'
-  if (attempts > 0) return `the next event has failed ${attempts} times, with ${lastError?.message}; ${at}`
-  return lease === undefined ? `nothing runs it; ${at}` : at
+function whatIsMissing(name: string, status: ConsumerStatus | undefined): string {
+  if (status === undefined) return `Nothing has run "${name}" yet: is a runner started, with store.start()?`
+  const { isPaused, state, checkpoint, lag, lastError, attempts, lease } = status
+  const at = `It is at ${checkpoint}, behind by ${lag}.`
+  const error = lastError?.message ?? 'an error that is not known'
+  if (isPaused && attempts > 0) return `"${name}" has stopped, because an event fails with: ${error}. ${at}`
+  if (isPaused) return `"${name}" is paused. ${at}`
+  if (state === 'rebuilding') return `"${name}" is being rebuilt.`
+  if (attempts > 0) return `Its next event has failed ${attempts} times, with: ${error}. ${at}`
+  return lease === undefined ? `No runner runs "${name}": is one started, with store.start()? ${at}` : at
 }

@@ -18,6 +18,11 @@ export function refuseUnknownOptions(what: string, given: object, known: readonl
   }
 }
 
+/** The names of the options of a call. The compiler sees to it that none is left out. */
+export function optionNames<Options extends object>(names: Readonly<Record<keyof Options, true>>): readonly string[] {
+  return Object.keys(names)
+}
+
 /** Positions and counters of the database end here, so that none is ever inexact in JavaScript. */
 export const maxPosition: number = Number.MAX_SAFE_INTEGER
 

@@ -6,6 +6,7 @@
  *     while (page.next !== undefined) page = await store.streams.list({ limit: 100, after: page.next })
  */
 import { InvalidOption } from './errors.ts'
+import { checkWhole, optionNames, refuseUnknownOptions } from './options.ts'
 
 export interface Page<T> {
   readonly items: readonly T[]
@@ -20,10 +21,41 @@ export interface PageOptions {
   readonly limit?: number | undefined
 }
 
+/** The names of `PageOptions`, for lists that have further options. */
+export const pageOptionNames: readonly string[] = optionNames<PageOptions>({ after: true, limit: true })
+
 /** The page of a list that was read with one row more than its limit: the extra row only says that there is more. */
 export function pageOf<T>(rows: readonly T[], limit: number, keyOf: (last: T) => readonly unknown[]): Page<T> {
   const items = rows.slice(0, limit)
   return { items, next: rows.length > limit ? encodeCursor(keyOf(items.at(-1)!)) : undefined }
+}
+
+/** A page of a list that is in memory as a whole, in the order of its keys. Only for lists that are short. */
+export function pageOfAll<T>(
+  call: string,
+  all: readonly T[],
+  options: PageOptions,
+  keyOf: (item: T) => string,
+): Page<T> {
+  refuseUnknownOptions(call, options, pageOptionNames)
+  const { after, limit = 100 } = options
+  checkWhole('limit', limit, 1, 10_000)
+  const [last] = after === undefined ? [undefined] : (decodeCursor(after, 1) as [string])
+  const rest = last === undefined ? [...all] : all.filter(item => keyOf(item) > last)
+  rest.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))
+  return pageOf(rest, limit, item => [keyOf(item)])
+}
+
+/** All items of a list, page by page. */
+export async function everyItem<T>(list: (page: PageOptions) => Promise<Page<T>>): Promise<T[]> {
+  const items: T[] = []
+  let after: string | undefined
+  do {
+    const page = await list({ after, limit: 1000 })
+    items.push(...page.items)
+    after = page.next
+  } while (after !== undefined)
+  return items
 }
 
 /** The place of the last row in the order of its list, as text. */

@@ -14,8 +14,8 @@
  * What can fail: a collection that stores only the newest versions has no history to read.
  */
 import { InvalidOption } from '../core/errors.ts'
-import { describe } from '../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../core/page.ts'
+import { describe, refuseUnknownOptions } from '../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../core/page.ts'
 import { Identifier, type Statement, sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
 import { checkExpected, checkId } from './body.ts'
@@ -36,6 +36,7 @@ export async function readHistory(
   options: HistoryOptions = {},
 ): Promise<Page<DocumentVersion>> {
   checkId(id)
+  refuseUnknownOptions('history', options, ['tx', 'signal', ...pageOptionNames])
   const history = historyOf(collection)
   const { limit = 1000 } = options
   const [after] = options.after === undefined ? [0] : (decodeCursor(options.after, 1) as [number])

@@ -40,7 +40,7 @@ export interface EventDefinitions<M extends EventMap = UntypedEvents> {
 }
 
 /** The map inside a definition: `EventsOf<typeof shopEvents>`. */
-export type EventsOf<D extends EventDefinitions> = NonNullable<D['~events']>
+export type EventsOf<D extends { readonly '~events'?: EventMap | undefined }> = NonNullable<D['~events']>
 
 /** Type name to data: any object type, so that an interface fits, too. */
 export type EventMap = object
@@ -128,7 +128,7 @@ export type EventsAccepted<M extends EventMap> = string extends keyof M ? never 
 // In brackets, so that a union is looked at as a whole and not member by member.
 type MapOf<Events extends object> = [Events] extends [infer E extends { type: string; data: unknown }]
   ? { readonly [Event in E as Event['type']]: Event['data'] }
-  : { readonly [T in keyof Events & string]: Events[T] }
+  : Events
 
 /** The map of events that schemas describe. */
 export type EventsIn<Schemas> = {

@@ -11,7 +11,8 @@ export const VersionConflict: ErrorKind<
 
 export const IdempotencyMismatch: ErrorKind<'idempotency_mismatch', { key: string }> = defineError(
   'idempotency_mismatch',
-  d => `Idempotency key ${JSON.stringify(d.key)} was used before, for an append with other content. Use a new key.`,
+  d =>
+    `Idempotency key ${JSON.stringify(d.key)} was used before with other content, or for another stream. Use a new key.`,
 )
 
 export const IdempotencyConflict: ErrorKind<'idempotency_conflict', { key: string }> = defineError(

@@ -21,22 +21,24 @@
  * Deliberately not here: waiting for consumers (`waitFor` waits for the log itself), and changing a stored event.
  */
 
-import { deadline } from '../core/abort.ts'
 import { canonicalUuid } from '../core/id.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
+import { type WaitOptions, waitWithin } from '../core/wait.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
-import { type AppendOptions, type AppendParts, appendEvents } from './append/append.ts'
+import { type AppendOptions, type AppendParts, appendEvents, appendOptionNames } from './append/append.ts'
 import { type AppendBuilder, appendBuilder } from './append/builder.ts'
 import type { AppendResult } from './append/outcome.ts'
 import type { Expected } from './append/prepare.ts'
-import type { EventMap, NewEvent, RecordedEvent, UntypedEvents } from './definition.ts'
+import type { EventMap, NewEvent, NewEventOf, RecordedEvent, UntypedEvents } from './definition.ts'
 import { type ImportedEvent, type ImportOptions, type ImportProgress, importEvents } from './import/import.ts'
+import type { Log } from './log.ts'
 import { type HeldBackBy, heldBackBy, settle } from './order/order.ts'
-import { type TailOptions, tailLog } from './order/tail.ts'
+import { followLog, type TailOptions } from './order/tail.ts'
 import { type LogWatch, rewound } from './order/watch.ts'
-import { checkPosition, type ReadLogOptions, readLog } from './read/log.ts'
-import { type ReadOptions, readStream, rereadable } from './read/read.ts'
+import { checkPosition, type ReadLogOptions, readLog, readLogOptionNames } from './read/log.ts'
+import { type ReadOptions, readOptionNames, readStream, rereadable } from './read/read.ts'
 import { eventColumns, eventsOfRows } from './read/rows.ts'
 import { type EventSequence, eventSequence } from './read/sequence.ts'
 
@@ -58,17 +60,21 @@ export interface LogState {
 }
 
 export interface Events<M extends EventMap = UntypedEvents> {
-  /** Appends to one stream. */
-  append(stream: string, events: NewEvent<M> | readonly NewEvent<M>[], options?: AppendOptions): Promise<AppendResult>
+  /** Appends one event to a stream, or several, all or none. (A single one infers its type: mistakes are then reported at the word.) */
+  append<T extends keyof M & string>(
+    stream: string,
+    events: NewEventOf<T, M[T]> | readonly NewEvent<M>[],
+    options?: AppendOptions,
+  ): Promise<AppendResult>
   /** Appends to several streams, all or none. */
-  append(streams: readonly StreamAppend<M>[], options?: Omit<AppendOptions, 'expected'>): Promise<AppendResult[]>
+  appendMany(streams: readonly StreamAppend<M>[], options?: Omit<AppendOptions, 'expected'>): Promise<AppendResult[]>
   /** An append put together step by step: `builder('order-42').expected('empty').push(…).send()`. */
   builder(stream: string): AppendBuilder<M>
   /** One stream's events. */
   read(stream: string, options?: ReadOptions & { tx?: AnyTransaction | undefined }): EventSequence<RecordedEvent<M>>
   /** All events in position order, as far as the log is settled when reading begins. */
   readAll<T extends keyof M & string>(options?: ReadLogOptions<T>): EventSequence<RecordedEvent<Pick<M, T>>>
-  /** Events as they come, for ever; ends when the iteration is left, throws when the signal aborts. */
+  /** Events as they come, for ever; ends when the loop is left or the signal aborts. */
   tail<T extends keyof M & string>(options?: TailOptions<T>): AsyncIterable<RecordedEvent<Pick<M, T>>>
   get(eventId: string): Promise<RecordedEvent<M> | undefined>
   has(eventId: string): Promise<boolean>
@@ -81,11 +87,8 @@ export interface Events<M extends EventMap = UntypedEvents> {
   head(): Promise<number>
   /** How far the log is settled, and the open transactions that hold it back. */
   settled(): Promise<LogState>
-  /** Waits until the log is settled up to a position. */
-  waitFor(
-    position: number,
-    options?: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined },
-  ): Promise<void>
+  /** Waits until the log is settled up to a position, by default for 30 seconds. */
+  waitFor(position: number, options?: WaitOptions): Promise<void>
 }
 
 export function openEvents<M extends EventMap>(parts: AppendParts & { readonly watch: LogWatch }): Events<M> {
@@ -95,24 +98,27 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
   const executorFor = (tx: AnyTransaction | undefined): Executor => (tx === undefined ? database : parts.executorOf(tx))
 
   const events: Events = {
-    append: (async (
-      target: string | readonly StreamAppend[],
-      second?: NewEvent | readonly NewEvent[] | AppendOptions,
-      third?: AppendOptions,
-    ) => {
-      if (typeof target !== 'string') {
-        const streams = target.map(part => ({ ...part, events: listOf(part.events) }))
-        return appendEvents(parts, streams, (second ?? {}) as AppendOptions)
-      }
-      const options = third ?? {}
-      const list = listOf(second as NewEvent | readonly NewEvent[])
-      const results = await appendEvents(parts, [{ stream: target, events: list, expected: options.expected }], options)
+    async append(stream, given, options = {}) {
+      refuseUnknownOptions('store.events.append', options, appendOptionNames)
+      const list = listOf(given as NewEvent | readonly NewEvent[])
+      const results = await appendEvents(parts, [{ stream, events: list, expected: options.expected }], options)
       return results[0]!
-    }) as Events['append'],
+    },
+    async appendMany(streams, options = {}) {
+      refuseUnknownOptions('store.events.appendMany', options, appendOptionNames)
+      const lists = streams.map(part => ({ ...part, events: listOf(part.events) }))
+      return appendEvents(parts, lists, options)
+    },
     builder: stream => appendBuilder((list, options) => events.append(stream, list, options)),
-    read: (stream, { tx, ...options } = {}) => eventSequence(() => readStream(log, executorFor(tx), stream, options)),
-    readAll: ((options = {}) => eventSequence(() => readLog(log, database, options))) as Events['readAll'],
-    tail: ((options = {}) => ({ [Symbol.asyncIterator]: () => tailLog(log, watch, options) })) as Events['tail'],
+    read(stream, { tx, ...options } = {}) {
+      refuseUnknownOptions('store.events.read', options, readOptionNames)
+      return eventSequence(() => readStream(log, executorFor(tx), stream, options))
+    },
+    readAll: ((options: ReadLogOptions = {}) => {
+      refuseUnknownOptions('store.events.readAll', options, readLogOptionNames)
+      return eventSequence(() => readLog(log, database, options))
+    }) as Events['readAll'],
+    tail: ((options = {}) => ({ [Symbol.asyncIterator]: () => followLog(log, watch, options) })) as Events['tail'],
     async get(eventId) {
       const id = canonicalUuid(eventId)
       if (id === undefined) return undefined
@@ -141,24 +147,37 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
       const { head, settled } = await settle(log)
       return { head, settled, heldBackBy: settled < head ? await heldBackBy(log) : [] }
     },
-    async waitFor(position, { timeoutMs, signal } = {}) {
+    async waitFor(position, options = {}) {
       database.refuseInsideTransaction('waitFor')
       checkPosition('position', position)
-      const limit = deadline(signal, timeoutMs, { what: `Position ${position} in the settled log`, clock: log.clock })
-      try {
+      const missing = (): Promise<string> => whatIsMissing(log, position)
+      const wait = {
+        call: 'store.events.waitFor',
+        what: `Position ${position} in the settled log`,
+        clock: log.clock,
+        missing,
+      }
+      await waitWithin(options, wait, async signal => {
         let seen = await rereadable(database, log, () => settle(log))
         while (seen.settled < position) {
-          const now = await watch.beyond(position - 1, seen, limit.signal)
+          const now = await watch.beyond(position - 1, seen, signal)
           if (now.head < position && position <= seen.head)
             throw rewound(log, position, now, 'its head is below the position that is waited for')
           seen = now
         }
-      } finally {
-        limit.dispose()
-      }
+      })
     },
   }
   return events as unknown as Events<M>
+}
+
+async function whatIsMissing(log: Log, position: number): Promise<string> {
+  const { head, settled } = await settle(log)
+  if (head < position) return `The log ends at ${head}: nothing has been appended at that position yet.`
+  const [holder] = await heldBackBy(log)
+  if (holder === undefined) return `The log is settled up to ${settled}.`
+  const by = holder.pid === undefined ? `prepared transaction ${holder.gid}` : `backend ${holder.pid}`
+  return `The log is settled up to ${settled}, because the transaction of ${by} has appended and is still open.`
 }
 
 function listOf<T>(one: T | readonly T[]): readonly T[] {

@@ -41,10 +41,6 @@ export function shadowName({ name }: Pick<Projection, 'name'>): string {
   return `${name}${shadowMark}`
 }
 
-export function isShadow(name: string): boolean {
-  return name.endsWith(shadowMark)
-}
-
 const shadowMark = '__rebuild'
 
 function handlerOf(projection: Projection, tables: TableNames, isRebuild: boolean): Consumer['handle'] {

@@ -71,14 +71,19 @@ type NumberType = 'integer' | 'bigint' | 'numeric' | 'double precision'
 
 export type RowColumns = Readonly<Record<string, keyof WrittenValues>>
 
-/** A row as it is read. A column that is neither in the key nor a number may be null. */
+/**
+ * A row as it is read. A column that is neither in the key nor a number may be null. (`infer`, so that hovers and
+ * declarations show the row itself.)
+ */
 export type RowOf<Columns extends RowColumns, Key extends keyof Columns> = {
-  readonly [C in keyof Columns]: C extends Key
+  [C in keyof Columns]: C extends Key
     ? ReadValues[Columns[C]]
     : Columns[C] extends NumberType
       ? ReadValues[Columns[C]]
       : ReadValues[Columns[C]] | null
-}
+} extends infer Row
+  ? { readonly [C in keyof Row]: Row[C] }
+  : never
 
 /** The change of one row by an event: set and increment its columns, or delete it. */
 export type ChangeRow<Columns extends RowColumns, Key extends keyof Columns> = (

@@ -1,4 +1,5 @@
 /** Load, decide, save; again from the beginning after a conflict with another writer. */
+
 import { type Aggregate, type AnyEvent, checkStream } from '../aggregates/aggregate.ts'
 import { loadState } from '../aggregates/load.ts'
 import { decidedEvents, type LoadedAggregate } from '../aggregates/loaded.ts'
@@ -6,9 +7,10 @@ import { sleep } from '../core/abort.ts'
 import type { Awaitable } from '../core/core.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import type { EventMap, EventsAccepted, NewEvent, UntypedEvents } from '../events/definition.ts'
-import { IdempotencyConflict } from '../events/errors.ts'
+import { IdempotencyConflict, IdempotencyMismatch } from '../events/errors.ts'
 import { rereadable } from '../events/read/read.ts'
 import { outcomeOfKey } from './key.ts'
 import type { Sent } from './save.ts'
@@ -20,6 +22,7 @@ import {
   type SessionOptions,
   type SessionParts,
   savedOf,
+  saveOptionNames,
 } from './session.ts'
 
 export interface HandleSessionOptions extends Omit<SaveOptions, 'tx'> {
@@ -103,6 +106,8 @@ async function decideOn(
     options,
   )
   if (value !== undefined) return { state: value.loaded.state, events: saved.repeated ? [] : value.events, saved }
+  if (saved.streams.length > 0 && saved.streams.every(({ stream }) => stream !== id))
+    throw new IdempotencyMismatch({ key: options.idempotencyKey! })
   const { state } = await loadState(parts, aggregate, checkStream(aggregate, id), parts.log.database)
   return { state, events: [], saved }
 }
@@ -110,8 +115,10 @@ async function decideOn(
 async function handleWork<T>(
   parts: SessionParts,
   work: (session: Session) => Awaitable<T>,
-  { retries = 3, ...options }: HandleSessionOptions = {},
+  given: HandleSessionOptions = {},
 ): Promise<HandledSession<T>> {
+  refuseUnknownOptions('store.handle', given, [...saveOptionNames, 'retries'])
+  const { retries = 3, ...options } = given
   const { headers, correlationId, causationId, userId }: SessionOptions = options
   const earlier = await earlierOutcome(parts, options)
   if (earlier !== undefined) return { value: undefined, saved: savedOf(earlier) }

@@ -6,6 +6,7 @@ import type { Awaitable } from '../core/core.ts'
 import { InvalidOption, Overloaded } from '../core/errors.ts'
 import type { Ids } from '../core/id.ts'
 import { checkName } from '../core/name.ts'
+import { optionNames, refuseUnknownOptions } from '../core/options.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import type { Collection, OpenCollection } from '../documents/collection.ts'
 import type { Documents } from '../documents/documents.ts'
@@ -41,6 +42,11 @@ export interface SaveOptions extends AppendDefaults {
   tx?: AnyTransaction | undefined
   signal?: AbortSignal | undefined
 }
+
+export const saveOptionNames: readonly string[] = optionNames<SaveOptions>({
+  ...{ headers: true, correlationId: true, causationId: true, userId: true },
+  ...{ idempotencyKey: true, onRepeat: true, tx: true, signal: true },
+})
 
 /** The outcome of a save. */
 export interface Saved {
@@ -187,6 +193,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
       return count()
     },
     async save(more = {}) {
+      refuseUnknownOptions('session.save', more, saveOptionNames)
       guard('save')
       state = 'saving'
       try {

@@ -8,6 +8,7 @@ import { readRows } from '../consumers/row-names.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole } from '../core/options.ts'
+import { type Page, type PageOptions, pageOfAll } from '../core/page.ts'
 import type { SubscriptionParts } from './group.ts'
 import { notFound } from './groups.ts'
 import { type RepartitionOptions, repartition } from './repartition.ts'
@@ -19,8 +20,8 @@ export interface GroupOption {
 }
 
 export interface Administration {
-  /** All groups of a subscription, with their partitions. */
-  groups(subscription: Named): Promise<GroupStatus[]>
+  /** The groups of a subscription by name, with their partitions. */
+  groups(subscription: Named, options?: PageOptions): Promise<Page<GroupStatus>>
   /** The most events of a group that may be delivered and not acknowledged, from now on. */
   setMaxInFlight(subscription: Named, maxInFlight: number, options?: GroupOption): Promise<void>
   /**
@@ -33,7 +34,13 @@ export interface Administration {
 export function openAdministration(parts: SubscriptionParts): Administration {
   const { log, wake } = parts
   return {
-    groups: async subscription => readGroups(log, nameOf(subscription)),
+    groups: async (subscription, options = {}) =>
+      pageOfAll(
+        'store.subscriptions.groups',
+        await readGroups(log, nameOf(subscription)),
+        options,
+        ({ group }) => group,
+      ),
     async setMaxInFlight(subscription, maxInFlight, { group = 'default' } = {}) {
       checkWhole('maxInFlight', maxInFlight, 1)
       const name = nameOf(subscription)

@@ -29,6 +29,7 @@ import type { Runner, RunnerOptions } from '../consumers/runners/runner.ts'
 import { throwIfAborted } from '../core/abort.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole } from '../core/options.ts'
+import { type Page, type PageOptions, pageOfAll } from '../core/page.ts'
 import { openServices, type Service, type Services } from '../core/service.ts'
 import { identifier } from '../database/sql.ts'
 import { library } from '../parts.ts'
@@ -113,7 +114,8 @@ export interface Tenants {
   /** Makes a tenant, or brings the schema of an existing one up to date. Many processes may call it at the same time. */
   ensure(tenant: string, options?: EnsureOptions): Promise<Placement>
   exists(tenant: string): Promise<boolean>
-  list(): Promise<Placement[]>
+  /** By name. */
+  list(options?: PageOptions): Promise<Page<Placement>>
   status(tenant: string): Promise<TenantStatus>
   /** Brings the schemas of all tenants up to date. A tenant that fails does not stop the others; the next call retries it. */
   sync(options?: SyncTenantsOptions): Promise<SyncedTenant[]>
@@ -131,7 +133,7 @@ export interface Tenants {
    */
   move(tenant: string, to: { server: string }, options?: MoveTenantOptions): Promise<MovedTenant>
   /** The names of the servers. */
-  servers(): Promise<string[]>
+  servers(options?: PageOptions): Promise<Page<string>>
   /** Adds a server to the directory, or changes its address. */
   addServer(name: string, options: { url: string }): Promise<void>
 }
@@ -211,7 +213,8 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       return placement
     },
     exists: async tenant => (await placements.find(checkTenantName(tenant, placements.prefix))) !== undefined,
-    list: () => placements.list(),
+    list: async (options = {}) =>
+      pageOfAll('store.tenants.list', await placements.list(), options, ({ tenant }) => tenant),
     async status(tenant) {
       const placement = await findExisting(tenant)
       const { tables, log } = instanceOf(tenant)
@@ -284,7 +287,8 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       instanceOf(tenant).tenantDatabase.forget()
       return moved
     },
-    servers: () => placements.servers(),
+    servers: async (options = {}) =>
+      pageOfAll('store.tenants.servers', await placements.servers(), options, name => name),
     async addServer(name, { url }) {
       if (directory === undefined) throw new TenancyRequired({ call: 'tenants.addServer' })
       await directory.addServer(name, url)

@@ -19,14 +19,6 @@
 
 export { NotSettled, SpecificationFailed } from './errors.ts'
 export { countingIds, type FakeClock, fakeClock } from './fakes.ts'
-export { type SettleOptions, settle } from './settle.ts'
-export {
-  type AggregateSpecification,
-  type ExpectedError,
-  type GivenEvent,
-  type GivenOptions,
-  type ProjectionSpecification,
-  type SpecifyOptions,
-  specify,
-} from './specify.ts'
+export { settle } from './settle.ts'
+export { type AggregateSpecification, type ProjectionSpecification, specify } from './specify.ts'
 export { type TestPlace, testStore } from './test-store.ts'

@@ -190,7 +190,7 @@ export function defineHandler<
   M extends EventMap = UntypedEvents,
   T extends keyof M & string = keyof M & string,
   E extends keyof M & string = keyof M & string,
->(name: string, definition: HandlerOptions<M, T, E>): Handler<EventsCarried<NoInfer<M>>> {
+>(name: string, definition: HandlerOptions<M, T, E>): Handler<EventsCarried<M>> {
   const what = `Handler "${name}"`
   refuseUnknownOptions(what, definition, [...reactOptions, ...ownOptions])
   return handlerOf('handler', name, definition as unknown as AnyHandlerOptions, typesOf(what, definition.on))

@@ -7,7 +7,7 @@
  */
 import { canonicalUuid, derivedId } from '../core/id.ts'
 import { checkName } from '../core/name.ts'
-import { describe } from '../core/options.ts'
+import { describe, optionNames, refuseUnknownOptions } from '../core/options.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import { type AppendParts, appendEvents } from '../events/append/append.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
@@ -38,6 +38,11 @@ export interface PublishOptions {
   signal?: AbortSignal | undefined
 }
 
+const publishOptionNames = optionNames<PublishOptions>({
+  ...{ id: true, idempotencyKey: true, correlationId: true, causationId: true, userId: true, headers: true },
+  ...{ stream: true, expected: true, batch: true, tx: true, signal: true },
+})
+
 export interface Published extends AppendResult {
   readonly correlationId: string
   readonly eventId: string
@@ -50,6 +55,7 @@ export async function publish(
   options: PublishOptions = {},
   parent?: string,
 ): Promise<Published> {
+  refuseUnknownOptions('store.workflows.publish', options, publishOptionNames)
   const { event, stream } = publishedEvent(parts.log, type, data, options, parent)
   const { expected, tx, signal, idempotencyKey } = options
   const [result] = await appendEvents(

@@ -4,21 +4,16 @@
  */
 import { isAlive } from '../consumers/runners/row.ts'
 import { consumerNames } from '../consumers/schema.ts'
-import { abortable, type Deferred, deadline, deferred } from '../core/abort.ts'
-import { isRillflowError, TimedOut } from '../core/errors.ts'
+import { abortable, type Deferred, deferred } from '../core/abort.ts'
+import { isRillflowError } from '../core/errors.ts'
 import { openLoop } from '../core/loop.ts'
+import { type WaitOptions, waitWithin } from '../core/wait.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { DispatchProgress } from './dispatch/dispatch.ts'
 import type { WorkflowHints } from './hints.ts'
 import { workflowNames } from './schema.ts'
 import { readStatuses, type WorkflowStatus } from './status.ts'
-
-export interface WaitOptions {
-  /** Default 30 000. */
-  timeoutMs?: number | undefined
-  signal?: AbortSignal | undefined
-}
 
 export interface SettledWatch {
   /** Resolves when nothing more happens in the workflow by itself. `position`: that of an event of it. */
@@ -36,27 +31,24 @@ export function watchSettled(log: Log, hints: WorkflowHints, progress: DispatchP
   let pollMs = firstPollMs
 
   return {
-    async waitUntilSettled(correlationId, { timeoutMs = 30_000, signal } = {}, position = 0) {
+    async waitUntilSettled(correlationId, options = {}, position = 0) {
       log.database.refuseInsideTransaction('waitUntilSettled')
+      const missing = (): Promise<string | undefined> => whatIsMissing(log, correlationId)
       const what = `The end of workflow ${correlationId}`
-      const limit = deadline(signal, timeoutMs, { what, clock: log.clock })
-      const waiter = deferred<WorkflowStatus>()
-      const all = waiters.get(correlationId) ?? new Set()
-      waiters.set(correlationId, all.add(waiter))
-      stopListening ??= hints.onEnded(loop.lookSoon)
-      pollMs = firstPollMs
-      if (progress.reached > 0 && progress.reached < position) loop.lookIn(pollMs)
-      else loop.lookSoon()
-      try {
-        return await abortable(waiter.promise, limit.signal)
-      } catch (error) {
-        if (!isRillflowError(error, 'timed_out')) throw error
-        const missing = await whatIsMissing(log, correlationId).catch(() => undefined)
-        throw missing === undefined ? error : new TimedOut({ what, timeoutMs, missing })
-      } finally {
-        limit.dispose()
-        leave(correlationId, waiter)
-      }
+      return waitWithin(options, { call: 'waitUntilSettled', what, clock: log.clock, missing }, async signal => {
+        const waiter = deferred<WorkflowStatus>()
+        const all = waiters.get(correlationId) ?? new Set()
+        waiters.set(correlationId, all.add(waiter))
+        stopListening ??= hints.onEnded(loop.lookSoon)
+        pollMs = firstPollMs
+        if (progress.reached > 0 && progress.reached < position) loop.lookIn(pollMs)
+        else loop.lookSoon()
+        try {
+          return await abortable(waiter.promise, signal)
+        } finally {
+          leave(correlationId, waiter)
+        }
+      })
     },
   }
 
@@ -94,7 +86,7 @@ interface OpenRow {
 }
 
 /** Why a workflow has not settled, in a sentence; undefined if it has settled meanwhile. */
-async function whatIsMissing(log: Log, correlationId: string): Promise<string | undefined> {
+export async function whatIsMissing(log: Log, correlationId: string): Promise<string | undefined> {
   const { workflow_executions, workflow_routes, workflow_joins } = workflowNames(log)
   const [status] = await readStatuses(log, [correlationId])
   if (status!.isSettled) return undefined

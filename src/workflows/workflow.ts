@@ -2,8 +2,8 @@
  * The handle of one workflow: all events of one correlation id, and the executions that follow from them. It holds no
  * state: every call reads or changes the stored rows, so a handle can be made at any time from the id alone.
  */
-import { deadline } from '../core/abort.ts'
 import { checkName } from '../core/name.ts'
+import { type WaitOptions, waitWithin } from '../core/wait.ts'
 import type { AppendParts } from '../events/append/append.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
 import { tailLog } from '../events/order/tail.ts'
@@ -12,7 +12,7 @@ import { type CancelOptions, cancelWorkflow } from './cancel/cancel.ts'
 import type { WorkflowHints } from './hints.ts'
 import type { OpenInsight, WorkflowInsight } from './insight/insight.ts'
 import { type PublishOptions, publish } from './publish.ts'
-import type { SettledWatch, WaitOptions } from './settled.ts'
+import { type SettledWatch, whatIsMissing } from './settled.ts'
 import { readStatuses, type WorkflowStatus } from './status.ts'
 
 export interface Workflow<M extends EventMap = UntypedEvents> extends WorkflowInsight {
@@ -66,16 +66,18 @@ async function waitForEvent(
   { log, watch }: WorkflowHandleParts,
   correlationId: string,
   type: string,
-  { timeoutMs = 30_000, signal }: WaitOptions = {},
+  options: WaitOptions = {},
 ): Promise<RecordedEvent> {
   const what = `An event ${type} in workflow ${correlationId}`
-  const limit = deadline(signal, timeoutMs, { what, clock: log.clock })
-  const found = tailLog(log, watch, { from: 'start', correlationId, types: [type], signal: limit.signal })
-  try {
-    const { value } = await found.next()
-    return value as RecordedEvent
-  } finally {
-    limit.dispose()
-    await found.return?.()
-  }
+  const missing = async (): Promise<string> =>
+    (await whatIsMissing(log, correlationId)) ?? 'The workflow has settled without one.'
+  return waitWithin(options, { call: 'waitForEvent', what, clock: log.clock, missing }, async signal => {
+    const found = tailLog(log, watch, { from: 'start', correlationId, types: [type], signal })
+    try {
+      const { value } = await found.next()
+      return value as RecordedEvent
+    } finally {
+      await found.return?.()
+    }
+  })
 }

@@ -47,7 +47,7 @@ test('the snapshotter writes snapshots of streams that are far enough ahead, and
 test('runOnce does one batch, and says what it did', async () => {
   const { store } = await openShop()
   const snapshotter = store.snapshots(following({ every: 2, batchSize: 2 }))
-  await store.events.append([
+  await store.events.appendMany([
     { stream: 'order-1', events: many(2) },
     { stream: 'order-2', events: many(2) },
   ])

@@ -124,7 +124,7 @@ export async function perform(store: Store, task: Race | Storm): Promise<Answer>
           events: event,
           expected: part === 0 ? expected : ('any' as const),
         }))
-        await store.events.append(parts, key).then(() => note(streams), refused)
+        await store.events.appendMany(parts, key).then(() => note(streams), refused)
       }
     }),
   )

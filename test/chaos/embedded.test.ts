@@ -37,7 +37,7 @@ test('a process killed while it appends leaves every acknowledged event stored o
     const stored = new Set(events.map(event => event.id))
     expect(acknowledged.filter(id => !stored.has(id))).toEqual([])
     expect(stored.size).toBe(events.length)
-    for (const { stream, version } of await store.streams.list({ limit: 1_000 })) {
+    for (const { stream, version } of (await store.streams.list({ limit: 1_000 })).items) {
       const own = events.filter(event => event.stream === stream).map(event => event.version)
       expect(own).toEqual(times(version, at => at + 1))
       // Each append has two events, which are stored together.

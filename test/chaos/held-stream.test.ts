@@ -65,7 +65,7 @@ const holds: Hold[] = [
     take: name => setup.events.append(`${name}-held`, one, { tx: holder }),
     append: async (store, name) =>
       (
-        await store.events.append([
+        await store.events.appendMany([
           { stream: `${name}-before`, events: one },
           { stream: `${name}-held`, events: one },
         ])
@@ -113,7 +113,7 @@ test('more held streams than connections do not delay other appends', async () =
   await using store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, listen: false })
   const name = freshSchema()
   const names = times(30, at => `${name}-held-${at}`)
-  await setup.events.append(names.map(stream => ({ stream, events: one })))
+  await setup.events.appendMany(names.map(stream => ({ stream, events: one })))
   await holder.query('begin')
   await holder.query(`select from "${schema}".streams where stream = any($1) for update`, [names])
 
@@ -151,7 +151,7 @@ test('appends that wait for a held stream keep the order of their calls', async 
   for (let at = 0; at < 40; at++) {
     calls.push(
       at % 4 === 0
-        ? store.events.append([
+        ? store.events.appendMany([
             { stream: `${name}-held`, events: { type: 'Numbered', data: at } },
             { stream: `${name}-side`, events: { type: 'Numbered', data: at } },
           ])
@@ -178,7 +178,7 @@ test('a stream created while an append waits for another one is visible, also in
     await holder.query('begin')
     await holder.query(`select from "${schema}".streams where stream = $1 for update`, [`${name}-a`])
     await user.query('begin')
-    const both = setup.events.append(
+    const both = setup.events.appendMany(
       [
         { stream: `${name}-a`, events: one },
         { stream: `${name}-b`, events: one, expected: 1 },

@@ -79,7 +79,7 @@ const cases: Case[] = [
   {
     title: 'one append to several streams',
     send: (store, name) =>
-      store.events.append([
+      store.events.appendMany([
         { stream: `${name}-new`, events: two, expected: 'empty' },
         { stream: `${name}-old`, events: one, expected: 2 },
       ]),

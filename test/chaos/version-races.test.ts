@@ -63,7 +63,7 @@ test('appends of one process to one stream keep the order of their calls, also w
   await using two = await openTwo()
   const [store] = two.stores
   const shared = (other: string, expected: number) =>
-    store.events.append([
+    store.events.appendMany([
       { stream: other, events: one },
       { stream: 'shared', events: one, expected },
     ])

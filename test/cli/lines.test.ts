@@ -169,9 +169,9 @@ test('a configuration in TypeScript is loaded, through jiti if Node needs it', a
   await writeFile(join(folder.path, 'tsconfig.json'), '{}')
   const begun = await folder.run('init')
   expect(begun).toMatchObject({ stdout: expect.stringContaining('rillflow.config.ts') })
-  const typed = `import { defineConfig, upcaster } from 'rillflow'
+  const typed = `import { defineConfig, defineUpcaster } from 'rillflow'
     const from: number = 1
-    export default defineConfig({ upcasters: [upcaster('OrderPlaced', { from, to: 2 }, (data: object) => data)] })`
+    export default defineConfig({ upcasters: [defineUpcaster('OrderPlaced', { from, to: 2, run: (data: object) => data })] })`
   await writeFile(join(folder.path, 'rillflow.config.ts'), typed)
   // Node caches that it did not find a package, so each line has a process of its own.
   const alone = { env: {} }

@@ -167,7 +167,7 @@ function literal(text: string): RegExp {
 export const shopConfig = `
 import {
   defineAggregate, defineCollection, defineConfig, defineDocumentProjection, defineHandler, defineProjection,
-  defineSchedule, defineSubscription, upcaster,
+  defineSchedule, defineSubscription, defineUpcaster,
 } from 'rillflow'
 
 const totals = defineProjection('order-totals', {
@@ -218,8 +218,8 @@ export default defineConfig({
     defineSubscription('mailer', { types: ['OrderShipped'], run: event => console.log('mail for', event.stream) }),
   ],
   upcasters: [
-    upcaster('OrderCreated', { from: 1, to: 1, toType: 'OrderOpened' }, data => data),
-    upcaster('OrderOpened', { from: 1, to: 2 }, data => data),
+    defineUpcaster('OrderCreated', { from: 1, to: 1, toType: 'OrderOpened', run: data => data }),
+    defineUpcaster('OrderOpened', { from: 1, to: 2, run: data => data }),
   ],
   handlers: [pay],
   schedules: [defineSchedule('restock', { cron: '0 3 * * *', run: () => [] })],

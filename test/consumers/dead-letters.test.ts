@@ -153,10 +153,14 @@ test('dead letters are counted by consumer and state', async () => {
   await fail('order-3', placed(), { consumer: 'printer' })
   await deadLetters.resolve('mailer', second.id, { note: 'sent by hand' })
 
-  expect(await deadLetters.stats()).toEqual([
+  expect((await deadLetters.stats()).items).toEqual([
     { consumer: 'mailer', open: 1, retrying: 0, replayed: 0, resolved: 1 },
     { consumer: 'printer', open: 1, retrying: 0, replayed: 0, resolved: 0 },
   ])
+  const first = await deadLetters.stats({ limit: 1 })
+  const rest = await deadLetters.stats({ limit: 1, after: first.next })
+  expect([first, rest]).toMatchObject([{ items: [{ consumer: 'mailer' }] }, { items: [{ consumer: 'printer' }] }])
+  expect(rest.next).toBeUndefined()
 })
 
 test('RB-16: a dead letter is shown with the whole event as stored', async () => {

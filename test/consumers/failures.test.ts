@@ -8,7 +8,7 @@ import type { Failure, FailureEnd } from '../../src/consumers/run/policy.ts'
 import { runOnce, runUntilIdle } from '../../src/consumers/run/run.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import {
   type ConsumerParts,
   effectsOf,
@@ -137,7 +137,9 @@ test('an event that cannot be upcast follows the policy, and the events around i
   const fail = (): never => {
     throw new Error('unreadable')
   }
-  const { shop, consumers } = await openWorkshop({ upcasters: [upcaster('OrderPaid', { from: 1, to: 2 }, fail)] })
+  const { shop, consumers } = await openWorkshop({
+    upcasters: [defineUpcaster('OrderPaid', { from: 1, to: 2, run: fail })],
+  })
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
 
   await runUntilIdle(consumers, [recorder(shop, 'totals', { retries: 0, onFailure: 'deadLetter' })])

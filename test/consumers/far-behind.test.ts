@@ -4,7 +4,7 @@ import { type Consumer, type ConsumerOptions, consumer } from '../../src/consume
 import { runUntilIdle } from '../../src/consumers/run/run.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { type ConsumerParts, openConsumerParts, quick } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
@@ -72,7 +72,7 @@ test('far behind, an event that cannot be read is dead-lettered and hides none o
     if ((data as { n: number }).n === bad) throw new Error('no')
     return data
   }
-  const steps = [upcaster('OrderNoted', { from: 1, to: 2 }, fail)]
+  const steps = [defineUpcaster('OrderNoted', { from: 1, to: 2, run: fail })]
   const { shop, consumers, written } = await openFullShop({ upcasters: steps })
   const all = keeper('all')
   consumers.register(all.consumer)

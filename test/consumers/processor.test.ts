@@ -474,7 +474,7 @@ test('requested retries of dead letters are carried out while it runs, at their 
     }),
   )
   await store.events.append('order-1', [placed(1), placed(2), placed(3)])
-  await waitUntil(async () => (await store.deadLetters.stats())[0]?.open === 3)
+  await waitUntil(async () => (await store.deadLetters.stats()).items[0]?.open === 3)
   isBroken = false
 
   const asked = await store.deadLetters.retryAll({ of: 'mailer' }, { perSecond: 10 })
@@ -485,7 +485,7 @@ test('requested retries of dead letters are carried out while it runs, at their 
   expect(asked).toEqual({ requested: 3, isRunning: true })
   expect(seen.filter(line => line.endsWith('again'))).toEqual(['1 again', '2 again', '3 again'])
   expect(seen).toContain('9 first')
-  expect(await store.deadLetters.stats()).toMatchObject([{ open: 0, replayed: 3 }])
+  expect((await store.deadLetters.stats()).items).toMatchObject([{ open: 0, replayed: 3 }])
 })
 
 test('closing the store stops its processors', async () => {

@@ -3,7 +3,7 @@ import { replayRequested } from '../../src/consumers/dead-letters/replay.ts'
 import { take as takeLease } from '../../src/consumers/row.ts'
 import { deferred } from '../../src/core/abort.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, outcome, paid, placed, shipped } from '../support/shop.ts'
@@ -71,7 +71,7 @@ test('AB-10: the lowest position comes first, and only requested dead letters th
   expect(result).toMatchObject({ replayed: 3, failed: 0 })
   expect(result.nextInMs).toBeGreaterThan(3_000_000)
   expect(await mailed(shop)).toEqual([first!.id, second!.id, fourth!.id])
-  expect(await shop.deadLetters.stats()).toMatchObject([{ open: 2, replayed: 3 }])
+  expect((await shop.deadLetters.stats()).items).toMatchObject([{ open: 2, replayed: 3 }])
 })
 
 test('a dead letter that fails again is open, with the error, one more attempt and no request', async () => {
@@ -157,8 +157,12 @@ test('an event that cannot be decoded fails again, without a call of its handler
   const shop = await openFailedEvents()
   const event = await shop.fail('order-1', placed())
   await shop.deadLetters.retry('mailer', event.id)
-  const broken = upcaster('OrderPlaced', { from: 1, to: 2 }, () => {
-    throw new Error('no currency known')
+  const broken = defineUpcaster('OrderPlaced', {
+    from: 1,
+    to: 2,
+    run: () => {
+      throw new Error('no currency known')
+    },
   })
   let isCalled = false
   const consumer = mailer(async () => {
@@ -237,7 +241,7 @@ test('no more dead letters are begun than requested, and none once the lease is 
 
   expect(limited).toMatchObject({ replayed: 2, failed: 0 })
   expect(drained).toMatchObject({ replayed: 1, failed: 0 })
-  expect(await shop.deadLetters.stats()).toMatchObject([{ open: 2, retrying: 0, replayed: 3 }])
+  expect((await shop.deadLetters.stats()).items).toMatchObject([{ open: 2, retrying: 0, replayed: 3 }])
 })
 
 if (onServer) {

@@ -17,15 +17,25 @@ async function refusal(options: StoreOptions): Promise<unknown> {
 
 test('a store has one place: options that name two are refused', async () => {
   const wrong: StoreOptions[] = [
-    { url: 'postgres://localhost/shop', memory: true },
-    { url: 'postgres://localhost/shop', folder: './shop' },
     { memory: true, folder: './shop' },
+    { pool: { connect: () => Promise.reject(new Error('unused')) }, folder: './shop' },
     { url: 'postgres://localhost/shop', pool: { connect: () => Promise.reject(new Error('unused')) } },
   ]
 
   for (const options of wrong) {
     expect(await refusal(options)).toMatchObject({ code: 'invalid_option', retryable: false })
   }
+})
+
+test('a url that is given but empty is refused, unless a folder or memory is the fallback', async () => {
+  for (const url of [undefined, ''])
+    expect(await refusal({ url })).toMatchObject({ code: 'invalid_option', option: 'url' })
+
+  await using embedded = await openStore({ url: undefined, memory: true })
+  expect(embedded.engine).toBe('pglite')
+
+  const nowhere = 'postgres://nobody@127.0.0.1:1/nowhere'
+  expect(await refusal({ url: nowhere, memory: true })).toMatchObject({ code: 'database_unreachable' })
 })
 
 test('a schema name that PostgreSQL reserves, or cannot store, is refused', async () => {

@@ -97,7 +97,7 @@ test('a refused append leaves no stream row behind, also in a group and with a k
     outcome(store.events.append('order-2', paid, { expected: 'exists' })),
     outcome(store.events.append('order-3', paid, { expected: 7, idempotencyKey: 'pay-3' })),
     outcome(
-      store.events.append([
+      store.events.appendMany([
         { stream: 'order-4', events: placed() },
         { stream: 'order-5', events: paid, expected: 'exists' },
       ]),
@@ -114,7 +114,7 @@ test('one call appends to several streams, with a result for each', async () => 
   const { store } = await openShop()
   await store.events.append('stock-7', shipped())
 
-  const results = await store.events.append([
+  const results = await store.events.appendMany([
     { stream: 'order-42', events: [placed(), paid], expected: 'empty' },
     { stream: 'stock-7', events: shipped('parcel-2'), expected: 1 },
   ])
@@ -138,7 +138,7 @@ test('if one of several streams is refused nothing is stored, and the error name
   const { store } = await openShop()
   await store.events.append('stock-7', shipped())
 
-  const appending = store.events.append([
+  const appending = store.events.appendMany([
     { stream: 'order-42', events: placed() },
     { stream: 'stock-7', events: shipped(), expected: 'empty' },
     { stream: 'order-43', events: placed() },
@@ -146,24 +146,24 @@ test('if one of several streams is refused nothing is stored, and the error name
 
   await expect(appending).rejects.toMatchObject({ code: 'version_conflict', stream: 'stock-7', actual: 1 })
   expect(await store.events.readAll().toArray()).toHaveLength(1)
-  expect(await store.streams.list()).toHaveLength(1)
+  expect((await store.streams.list()).items).toHaveLength(1)
 })
 
 test('a stream named twice in one append is refused, and so is one without events among others', async () => {
   const { store } = await openShop()
 
-  const twice = store.events.append([
+  const twice = store.events.appendMany([
     { stream: 'order-1', events: placed() },
     { stream: 'order-1', events: paid },
   ])
-  const without = store.events.append([
+  const without = store.events.appendMany([
     { stream: 'order-1', events: placed() },
     { stream: 'order-2', events: [] },
   ])
 
   await expect(twice).rejects.toMatchObject({ code: 'invalid_option', option: 'streams' })
   await expect(without).rejects.toMatchObject({ code: 'invalid_option', option: 'streams' })
-  expect(await store.events.append([])).toEqual([])
+  expect(await store.events.appendMany([])).toEqual([])
 })
 
 test('the builder collects an append step by step, and a partial one can be reused', async () => {

@@ -24,7 +24,7 @@ test('calls keep their order on every stream, also when some append to several s
 
   const calls = Array.from({ length: 60 }, (_, n) => {
     const streams = n % 3 === 0 ? ['order-c', 'order-a'] : n % 3 === 1 ? ['order-a'] : ['order-b', 'order-a', 'order-c']
-    return store.events.append(streams.map(stream => ({ stream, events: placed(n) })))
+    return store.events.appendMany(streams.map(stream => ({ stream, events: placed(n) })))
   })
   await Promise.all([blocker, ...calls])
 
@@ -160,7 +160,7 @@ if (onServer) {
 
   test('a stream held by an open transaction delays only its own appends, and they keep their order', async () => {
     const { store, named } = await openShop()
-    await store.events.append([
+    await store.events.appendMany([
       { stream: 'order-held', events: placed(0) },
       { stream: 'order-next', events: placed(0) },
     ])
@@ -170,7 +170,7 @@ if (onServer) {
 
     const waiting = [
       store.events.append('order-held', placed(1)),
-      store.events.append([
+      store.events.appendMany([
         { stream: 'order-held', events: placed(2) },
         { stream: 'order-next', events: placed(1) },
       ]),

@@ -78,9 +78,9 @@ test('a key covers several streams', async () => {
     { stream: 'order-1', events: [placed(), paid] },
     { stream: 'stock-1', events: shipped() },
   ]
-  const first = await store.events.append(streams, { idempotencyKey: 'checkout-1' })
+  const first = await store.events.appendMany(streams, { idempotencyKey: 'checkout-1' })
 
-  const again = await store.events.append(streams, { idempotencyKey: 'checkout-1' })
+  const again = await store.events.appendMany(streams, { idempotencyKey: 'checkout-1' })
 
   expect(again).toEqual(first.map(result => ({ ...result, repeated: true })))
   expect(await store.events.readAll().toArray()).toHaveLength(3)

@@ -88,7 +88,9 @@ test('tabs, new lines, backslashes, quotes and unicode are stored and read uncha
   const paged = await store.events.readAll({ pageSize: 5 }).toArray()
   expect(copied).toMatchObject(source)
   expect(paged).toEqual(copied)
-  expect((await store.streams.list()).map(each => each.stream).sort()).toEqual(source.map(each => each.stream).sort())
+  expect((await store.streams.list()).items.map(each => each.stream).sort()).toEqual(
+    source.map(each => each.stream).sort(),
+  )
 })
 
 test('an invalid event is named, and the chunks before it stay', async () => {

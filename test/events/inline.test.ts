@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { deferred, onAbort } from '../../src/core/abort.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { activateInline, listInline } from '../../src/events/inline/barrier.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { outcome, paid, placed, shipped } from '../support/shop.ts'
 import { openInlineShop } from './inline-shop.ts'
 
@@ -24,7 +24,7 @@ test('an inline projection sees its events as they will be read, except for the 
   await activate(totals({ types: undefined, apply: async applied => void seen.push(...applied) }))
   await events.append('order-1', placed(1))
 
-  await events.append([
+  await events.appendMany([
     { stream: 'order-2', events: [placed(2, { headers: { by: 'ann' }, userId: 'ann', causationId: 'cart-1' }), paid] },
     { stream: 'order-1', events: shipped() },
   ])
@@ -123,7 +123,7 @@ test('appends keep their order on each stream, with and without an inline projec
   const results = await Promise.all(
     Array.from({ length: 60 }, (_, n) =>
       n % 5 === 0
-        ? events.append([
+        ? events.appendMany([
             { stream: 'order-b', events: placed(n) },
             { stream: 'order-a', events: shipped(`${n}`) },
           ])
@@ -162,7 +162,9 @@ test('expected versions, archived streams and event ids are checked as for any a
     { stream: 'order-2', events: placed() },
     { stream: 'order-1', events: placed(), expected: 7 },
   ]
-  expect(await outcome(events.append(two))).toMatchObject({ error: { code: 'version_conflict', stream: 'order-1' } })
+  expect(await outcome(events.appendMany(two))).toMatchObject({
+    error: { code: 'version_conflict', stream: 'order-1' },
+  })
   expect(await outcome(events.append('order-old', placed()))).toMatchObject({ error: { code: 'stream_archived' } })
   expect(await events.append('order-old', placed(7), { allowArchived: true })).toMatchObject({ version: 2 })
   expect(await events.append('order-1', placed(1, { id }))).toMatchObject({ version: 1, repeated: true })
@@ -249,7 +251,7 @@ test('several inline projections run in the order they were registered', async (
 })
 
 test('an inline projection gets an event by the type that readers see', async () => {
-  const renamed = upcaster('OrderCreated', { from: '*', to: 1, toType: 'OrderPlaced' }, data => data)
+  const renamed = defineUpcaster('OrderCreated', { from: '*', to: 1, toType: 'OrderPlaced', run: data => data })
   const { events, activate, totals, rows, log } = await openInlineShop({ upcasters: [renamed] })
   await activate(totals())
 

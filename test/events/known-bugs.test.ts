@@ -244,7 +244,7 @@ test("Marten#5234: two stores have the same positions and streams, and neither t
   await one.streams.archive('order-2')
 
   expect((await two.events.readAll().toArray()).map(event => event.position)).toEqual([1, 2, 3])
-  expect(await two.streams.list()).toMatchObject([{ state: 'open' }, { state: 'open' }])
+  expect((await two.streams.list()).items).toMatchObject([{ state: 'open' }, { state: 'open' }])
   expect(await two.events.append('order-1', placed(), { expected: 2 })).toMatchObject({ version: 3, position: 4 })
   expect(await one.events.head()).toBe(4)
 })

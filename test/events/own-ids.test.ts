@@ -32,9 +32,9 @@ test('a repeat over several streams returns the first outcome of each', async ()
     { stream: 'order-1', events: placed(1, { id }) },
     { stream: 'order-2', events: placed(2, { id: other }) },
   ]
-  const first = await store.events.append(streams)
+  const first = await store.events.appendMany(streams)
 
-  const again = await store.events.append(streams)
+  const again = await store.events.appendMany(streams)
 
   expect(again).toEqual(first.map(result => ({ ...result, repeated: true })))
   expect(await store.events.readAll().toArray()).toHaveLength(2)

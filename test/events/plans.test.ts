@@ -59,7 +59,7 @@ test('each reading statement uses its index, whatever values it was planned for'
   await store.events.readAll({ from: 5000 }).first()
   await store.events.get(id)
   await store.events.has(id)
-  await store.streams.list({ after: 'order-5' })
+  await store.streams.list({ after: (await store.streams.list({ limit: 1 })).next })
   await store.streams.describe('order-7')
 
   for (const [label, indexes] of Object.entries(indexesOf)) {
@@ -78,7 +78,7 @@ test('listing a category reads only its own range of the index', async () => {
   const { store, sent, database } = await largeShop()
   await store.events.append('zebra-1', paid)
 
-  expect(await store.streams.list({ category: 'zebra' })).toHaveLength(1)
+  expect((await store.streams.list({ category: 'zebra' })).items).toHaveLength(1)
 
   const plan = await database.transaction(tx => explain(tx, sent.get('streams.list_category')!, 'force_generic_plan'))
   expect(plan).toMatch(/streams_pkey[^\n]*\n\s*Index Cond: [^\n]*stream >= [^\n]*stream < /)

@@ -49,16 +49,17 @@ test('waiting for a position far ahead ends when the log gets there', async () =
   expect(early).toBe(false)
 })
 
-test('waiting too long ends with TimedOut, and an abort with Aborted', async () => {
+test('waiting too long ends with TimedOut, which says what is missing, and an abort with its reason', async () => {
   const { store } = await openShop({ pollMs: 600_000 })
   const abort = new AbortController()
 
   const late = outcome(store.events.waitFor(9, { timeoutMs: 20 }))
   const aborted = outcome(store.events.waitFor(9, { signal: abort.signal }))
-  abort.abort()
+  abort.abort('closing time')
 
   expect((await late).error).toMatchObject({ code: 'timed_out', timeoutMs: 20, retryable: true })
-  expect((await aborted).error).toMatchObject({ code: 'aborted' })
+  expect((await late).error).toMatchObject({ missing: expect.stringContaining('The log ends at 0') })
+  expect((await aborted).error).toBe('closing time')
   await expect(store.events.waitFor(5n as never)).rejects.toMatchObject({ code: 'invalid_option', option: 'position' })
 })
 

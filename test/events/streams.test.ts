@@ -31,17 +31,16 @@ test('streams are listed by name, in pages', async () => {
   const byBytes = [...names].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
 
   const pages: string[][] = []
-  let after = ''
-  for (;;) {
-    const page = (await store.streams.list({ after, limit: 3 })).map(each => each.stream)
-    if (page.length === 0) break
-    pages.push(page)
-    after = page.at(-1)!
-  }
+  let after: string | undefined
+  do {
+    const page = await store.streams.list({ after, limit: 3 })
+    pages.push(page.items.map(each => each.stream))
+    after = page.next
+  } while (after !== undefined)
 
   expect(pages.map(page => page.length)).toEqual([3, 3, 2])
   expect(pages.flat()).toEqual(byBytes)
-  expect((await store.streams.list()).map(each => each.stream)).toEqual(byBytes)
+  expect((await store.streams.list()).items.map(each => each.stream)).toEqual(byBytes)
 })
 
 test('streams are listed by category: the part before the first dash; a bare uuid has none', async () => {
@@ -49,15 +48,18 @@ test('streams are listed by category: the part before the first dash; a bare uui
   const names = ['order', 'order-1', 'order-1-2', 'order.1', 'order1-1', 'ordering-1', bare, `order-${bare}`, '-x']
   for (const name of names) await store.events.append(name, placed())
   const list = async (category: string, more = {}): Promise<string[]> =>
-    (await store.streams.list({ category, ...more })).map(each => each.stream)
+    (await store.streams.list({ category, ...more })).items.map(each => each.stream)
 
   expect(await list('order')).toEqual(['order', `order-${bare}`, 'order-1', 'order-1-2'])
-  expect(await list('order', { after: 'order', limit: 2 })).toEqual([`order-${bare}`, 'order-1'])
-  expect(await list('order', { after: 'order-1' })).toEqual(['order-1-2'])
+  const { next } = await store.streams.list({ category: 'order', limit: 1 })
+  expect(await list('order', { after: next, limit: 2 })).toEqual([`order-${bare}`, 'order-1'])
+  const { next: last } = await store.streams.list({ category: 'order', limit: 3 })
+  expect(await list('order', { after: last })).toEqual(['order-1-2'])
+  await expect(list('order', { after: 'order-1' })).rejects.toMatchObject({ code: 'invalid_option', option: 'after' })
   expect(await list('ordering')).toEqual(['ordering-1'])
   expect(await list(bare.slice(0, 8))).toEqual([])
-  expect((await store.streams.list()).find(each => each.stream === bare)!.category).toBeUndefined()
-  expect((await store.streams.list()).find(each => each.stream === 'order')!.category).toBe('order')
+  expect((await store.streams.list()).items.find(each => each.stream === bare)!.category).toBeUndefined()
+  expect((await store.streams.list()).items.find(each => each.stream === 'order')!.category).toBe('order')
   await expect(list('')).rejects.toMatchObject({ code: 'invalid_name' })
   for (const limit of [0, -1, 10_001, 1.5]) {
     await expect(store.streams.list({ limit })).rejects.toMatchObject({ code: 'invalid_option', option: 'limit' })
@@ -77,11 +79,11 @@ test('an archived stream refuses appends by default, keeps its numbering and is 
   expect(await store.events.read('order-42').toArray()).toEqual([])
   expect(await store.events.read('order-42', { direction: 'backwards' }).toArray()).toEqual([])
   expect(await store.events.read('order-42', { includeArchived: true }).toArray()).toHaveLength(2)
-  expect(await store.streams.list()).toEqual([])
-  expect(await store.streams.list({ state: 'archived' })).toMatchObject([
+  expect((await store.streams.list()).items).toEqual([])
+  expect((await store.streams.list({ state: 'archived' })).items).toMatchObject([
     { stream: 'order-42', state: 'archived', reason: 'closed year', version: 2, archivedAt: expect.any(Date) },
   ])
-  expect(await store.streams.list({ state: 'all' })).toHaveLength(1)
+  expect((await store.streams.list({ state: 'all' })).items).toHaveLength(1)
   const reported = await store.events.append('order-42', shipped(), { allowArchived: true, expected: 2 })
   expect(reported.version).toBe(3)
   await expect(

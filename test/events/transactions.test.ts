@@ -29,7 +29,7 @@ test('events and SQL of the user are undone together', async () => {
 
   await expect(failing).rejects.toThrow('card declined')
   expect(await store.events.readAll().toArray()).toEqual([])
-  expect(await store.streams.list()).toEqual([])
+  expect((await store.streams.list()).items).toEqual([])
   expect(await query('select id from ~invoices')).toEqual([])
   expect(await query('select alias from ~stream_aliases')).toEqual([])
 })
@@ -168,7 +168,7 @@ test('calls on the store inside its open transaction fail immediately and name t
 
 test('streams are archived, restored, tombstoned and named inside a transaction', async () => {
   const { store } = await openShop()
-  await store.events.append([
+  await store.events.appendMany([
     { stream: 'order-1', events: placed() },
     { stream: 'order-2', events: placed() },
   ])
@@ -179,7 +179,7 @@ test('streams are archived, restored, tombstoned and named inside a transaction'
     return store.streams.resolve('orders:3', { tx, category: 'order' })
   })
 
-  expect(await store.streams.list({ state: 'archived' })).toMatchObject([
+  expect((await store.streams.list({ state: 'archived' })).items).toMatchObject([
     { stream: 'order-1', state: 'archived', reason: 'old' },
     { stream: 'order-2', state: 'tombstoned', reason: 'gone', version: 2 },
   ])

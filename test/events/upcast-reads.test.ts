@@ -1,21 +1,34 @@
 import { expect, test } from 'vitest'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import type { ReadLogOptions } from '../../src/events/read/log.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { openStore, type Store } from '../../src/store.ts'
 import { openShop, outcome, take } from '../support/shop.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
 /** OrderCreated v1 (sum) ─► OrderPlaced v1 (total) ─► v2 (with a currency). */
-const renamed = upcaster('OrderCreated', { from: 1, to: 1, toType: 'OrderPlaced' }, (data: { sum: number }) => ({
-  total: data.sum,
-}))
-const priced = upcaster('OrderPlaced', { from: 1, to: 2 }, (data: { total: number }) => ({ ...data, currency: 'EUR' }))
-const pricedLater = upcaster('OrderPlaced', { from: 1, to: 2 }, async (data: { total: number }) => ({
-  ...data,
-  currency: 'EUR',
-}))
+const renamed = defineUpcaster('OrderCreated', {
+  from: 1,
+  to: 1,
+  toType: 'OrderPlaced',
+  run: (data: { sum: number }) => ({
+    total: data.sum,
+  }),
+})
+const priced = defineUpcaster('OrderPlaced', {
+  from: 1,
+  to: 2,
+  run: (data: { total: number }) => ({ ...data, currency: 'EUR' }),
+})
+const pricedLater = defineUpcaster('OrderPlaced', {
+  from: 1,
+  to: 2,
+  run: async (data: { total: number }) => ({
+    ...data,
+    currency: 'EUR',
+  }),
+})
 
 async function oldShop(steps = [renamed, priced]): Promise<Store> {
   const { store: writer, database, schema } = await openShop()
@@ -85,8 +98,12 @@ test('a writer states the version the steps lead to, unless it gives another', a
 })
 
 test('RB-60: a step that fails fails the read, on every path, and names the event', async () => {
-  const broken = upcaster('OrderPlaced', { from: 1, to: 2 }, () => {
-    throw new Error('no currency known')
+  const broken = defineUpcaster('OrderPlaced', {
+    from: 1,
+    to: 2,
+    run: () => {
+      throw new Error('no currency known')
+    },
   })
   await using store = await oldShop([renamed, broken])
 
@@ -108,7 +125,7 @@ test('RB-60: a step that fails fails the read, on every path, and names the even
 
 test('steps that form a cycle are refused when the store is opened', async () => {
   const { database, schema } = await openShop()
-  const back = upcaster('OrderPlaced', { from: 2, to: 1 }, data => data)
+  const back = defineUpcaster('OrderPlaced', { from: 2, to: 1, run: data => data })
 
   const opening = openStore({ database, schema, upcasters: [priced, back] })
 

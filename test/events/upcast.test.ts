@@ -3,7 +3,7 @@ import { InvalidName, InvalidOption } from '../../src/core/errors.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { UpcasterCycle, UpcasterFailed } from '../../src/events/errors.ts'
 import { toRecordedEvent } from '../../src/events/event.ts'
-import { type Upcaster, upcaster, upcasters } from '../../src/events/read/upcast.ts'
+import { defineUpcaster, type Upcaster, upcasters } from '../../src/events/read/upcast.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
@@ -11,14 +11,27 @@ function stored(type: string, schemaVersion: number, data: unknown = { total: 99
   return toRecordedEvent(7, 'order-42', 1, id, type, schemaVersion, data, {}, id, null, null, new Date(0))
 }
 
-const withCurrency = upcaster('OrderPlaced', { from: 1, to: 2 }, (data: object) => ({ ...data, currency: 'EUR' }))
-const inCents = upcaster('OrderPlaced', { from: 2, to: 3 }, ({ total, ...rest }: { total: number }) => ({
-  ...rest,
-  cents: total * 100,
-}))
-const renamed = upcaster('OrderCreated', { from: 1, toType: 'OrderPlaced', to: 1 }, ({ sum }: { sum: number }) => ({
-  total: sum,
-}))
+const withCurrency = defineUpcaster('OrderPlaced', {
+  from: 1,
+  to: 2,
+  run: (data: object) => ({ ...data, currency: 'EUR' }),
+})
+const inCents = defineUpcaster('OrderPlaced', {
+  from: 2,
+  to: 3,
+  run: ({ total, ...rest }: { total: number }) => ({
+    ...rest,
+    cents: total * 100,
+  }),
+})
+const renamed = defineUpcaster('OrderCreated', {
+  from: 1,
+  toType: 'OrderPlaced',
+  to: 1,
+  run: ({ sum }: { sum: number }) => ({
+    total: sum,
+  }),
+})
 
 describe('a chain of steps', () => {
   test('brings an old order to the newest shape, and changes nothing else', async () => {
@@ -43,8 +56,8 @@ describe('a chain of steps', () => {
       return data
     }
     const steps = [
-      upcaster('OrderCreated', { from: 1, toType: 'OrderPlaced', to: 1 }, note),
-      upcaster('OrderPlaced', { from: 1, to: 2 }, note),
+      defineUpcaster('OrderCreated', { from: 1, toType: 'OrderPlaced', to: 1, run: note }),
+      defineUpcaster('OrderPlaced', { from: 1, to: 2, run: note }),
     ]
 
     void upcasters(steps).apply(stored('OrderCreated', 1))
@@ -64,8 +77,16 @@ describe('a chain of steps', () => {
   })
 
   test('is a promise only from the first function that gave one', async () => {
-    const lookedUp = upcaster('OrderPlaced', { from: 2, to: 3 }, async (data: object) => ({ ...data, country: 'AT' }))
-    const rounded = upcaster('OrderPlaced', { from: 3, to: 4 }, (data: object) => ({ ...data, rounded: true }))
+    const lookedUp = defineUpcaster('OrderPlaced', {
+      from: 2,
+      to: 3,
+      run: async (data: object) => ({ ...data, country: 'AT' }),
+    })
+    const rounded = defineUpcaster('OrderPlaced', {
+      from: 3,
+      to: 4,
+      run: (data: object) => ({ ...data, rounded: true }),
+    })
 
     const read = upcasters([withCurrency, lookedUp, rounded]).apply(stored('OrderPlaced', 1))
 
@@ -80,8 +101,8 @@ describe('a chain of steps', () => {
 describe('a function that fails', () => {
   const broken = new Error('no such currency')
   const failing: [string, Upcaster][] = [
-    ['throws', upcaster('OrderPlaced', { from: 2, to: 3 }, () => throwIt(broken))],
-    ['rejects', upcaster('OrderPlaced', { from: 2, to: 3 }, () => Promise.reject(broken))],
+    ['throws', defineUpcaster('OrderPlaced', { from: 2, to: 3, run: () => throwIt(broken) })],
+    ['rejects', defineUpcaster('OrderPlaced', { from: 2, to: 3, run: () => Promise.reject(broken) })],
   ]
 
   test.each(failing)('and %s is an UpcasterFailed with the step, the event and the cause', async (_, step) => {
@@ -92,8 +113,8 @@ describe('a function that fails', () => {
   })
 
   test('after an asynchronous one is an UpcasterFailed of its own step, once', async () => {
-    const waits = upcaster('OrderPlaced', { from: 1, to: 2 }, async data => data)
-    const fails = upcaster('OrderPlaced', { from: 2, to: 3 }, () => throwIt(broken))
+    const waits = defineUpcaster('OrderPlaced', { from: 1, to: 2, run: async data => data })
+    const fails = defineUpcaster('OrderPlaced', { from: 2, to: 3, run: () => throwIt(broken) })
 
     const read = async () => upcasters([waits, fails]).apply(stored('OrderPlaced', 1))
 
@@ -101,7 +122,7 @@ describe('a function that fails', () => {
   })
 
   test('because it forgot to return does not pass on an event without data', () => {
-    const forgetful = upcaster('OrderPlaced', { from: 1, to: 2 }, () => {})
+    const forgetful = defineUpcaster('OrderPlaced', { from: 1, to: 2, run: () => {} })
 
     expect(() => upcasters([forgetful]).apply(stored('OrderPlaced', 1))).toThrow(UpcasterFailed)
   })
@@ -111,9 +132,9 @@ describe('RB-58 the writer states the version', () => {
   test('RB-58 an event written in the current version is not changed by any step', () => {
     const change = vi.fn(data => data)
     const registry = upcasters([
-      upcaster('OrderPlaced', { from: 1, to: 2 }, change),
-      upcaster('OrderPlaced', { from: 2, to: 4 }, change),
-      upcaster('OrderPaid', { from: '*', to: 5 }, change),
+      defineUpcaster('OrderPlaced', { from: 1, to: 2, run: change }),
+      defineUpcaster('OrderPlaced', { from: 2, to: 4, run: change }),
+      defineUpcaster('OrderPaid', { from: '*', to: 5, run: change }),
     ])
 
     for (const type of ['OrderPlaced', 'OrderPaid', 'OrderShipped']) {
@@ -128,8 +149,8 @@ describe('RB-58 the writer states the version', () => {
       renamed,
       withCurrency,
       inCents,
-      upcaster('OrderPaid', { from: '*', to: 5 }, data => data),
-      upcaster('OrderBilled', { from: 1, toType: 'OrderInvoiced', to: 3 }, data => data),
+      defineUpcaster('OrderPaid', { from: '*', to: 5, run: data => data }),
+      defineUpcaster('OrderBilled', { from: 1, toType: 'OrderInvoiced', to: 3, run: data => data }),
     ])
 
     expect(registry.currentVersion('OrderPlaced')).toBe(3)
@@ -141,8 +162,8 @@ describe('RB-58 the writer states the version', () => {
 
   test('RB-58 a step back to a lower version moves the current version with it', () => {
     const registry = upcasters([
-      upcaster('OrderPlaced', { from: 1, to: 3 }, data => data),
-      upcaster('OrderPlaced', { from: 3, to: 2 }, data => data),
+      defineUpcaster('OrderPlaced', { from: 1, to: 3, run: data => data }),
+      defineUpcaster('OrderPlaced', { from: 3, to: 2, run: data => data }),
     ])
 
     expect(registry.currentVersion('OrderPlaced')).toBe(2)
@@ -153,7 +174,7 @@ describe('RB-58 the writer states the version', () => {
 describe('RB-59 the wildcard', () => {
   test('RB-59 a wildcard that stays in its type applies once, to the versions below its target', () => {
     const change = vi.fn((data: object) => ({ ...data, currency: 'EUR' }))
-    const registry = upcasters([upcaster('OrderPlaced', { from: '*', to: 4 }, change)])
+    const registry = upcasters([defineUpcaster('OrderPlaced', { from: '*', to: 4, run: change })])
 
     for (const version of [1, 2, 3]) {
       change.mockClear()
@@ -167,7 +188,9 @@ describe('RB-59 the wildcard', () => {
   })
 
   test('RB-59 a synchronous wildcard is applied on the synchronous path', () => {
-    const registry = upcasters([upcaster('OrderCreated', { from: '*', toType: 'OrderPlaced', to: 1 }, data => data)])
+    const registry = upcasters([
+      defineUpcaster('OrderCreated', { from: '*', toType: 'OrderPlaced', to: 1, run: data => data }),
+    ])
 
     const read = registry.apply(stored('OrderCreated', 17))
 
@@ -182,9 +205,9 @@ describe('RB-59 the wildcard', () => {
       return data
     }
     const registry = upcasters([
-      upcaster('OrderPlaced', { from: '*', to: 5 }, step('any')),
-      upcaster('OrderPlaced', { from: 1, to: 2 }, step('first')),
-      upcaster('OrderPlaced', { from: 5, to: 6 }, step('last')),
+      defineUpcaster('OrderPlaced', { from: '*', to: 5, run: step('any') }),
+      defineUpcaster('OrderPlaced', { from: 1, to: 2, run: step('first') }),
+      defineUpcaster('OrderPlaced', { from: 5, to: 6, run: step('last') }),
     ])
 
     expect(registry.apply(stored('OrderPlaced', 1))).toMatchObject({ schemaVersion: 6 })
@@ -194,8 +217,8 @@ describe('RB-59 the wildcard', () => {
   test('RB-59 a wildcard that is led back below its target is a cycle, found when it is registered', () => {
     const register = () =>
       upcasters([
-        upcaster('OrderPlaced', { from: '*', to: 3 }, data => data),
-        upcaster('OrderPlaced', { from: 3, to: 1 }, data => data),
+        defineUpcaster('OrderPlaced', { from: '*', to: 3, run: data => data }),
+        defineUpcaster('OrderPlaced', { from: 3, to: 1, run: data => data }),
       ])
 
     expect(register).toThrow(UpcasterCycle)
@@ -206,26 +229,29 @@ describe('invalid steps are refused when they are registered', () => {
   const same = (data: unknown) => data
 
   test.each<[string, Upcaster[], string[]]>([
-    ['to itself', [upcaster('OrderPlaced', { from: 2, to: 2 }, same)], ['OrderPlaced v2', 'OrderPlaced v2']],
+    ['to itself', [defineUpcaster('OrderPlaced', { from: 2, to: 2, run: same })], ['OrderPlaced v2', 'OrderPlaced v2']],
     [
       'there and back',
-      [upcaster('OrderPlaced', { from: 1, to: 2 }, same), upcaster('OrderPlaced', { from: 2, to: 1 }, same)],
+      [
+        defineUpcaster('OrderPlaced', { from: 1, to: 2, run: same }),
+        defineUpcaster('OrderPlaced', { from: 2, to: 1, run: same }),
+      ],
       ['OrderPlaced v2', 'OrderPlaced v1', 'OrderPlaced v2'],
     ],
     [
       'of two wildcards',
       [
-        upcaster('OrderCreated', { from: '*', toType: 'OrderPlaced', to: 1 }, same),
-        upcaster('OrderPlaced', { from: '*', toType: 'OrderCreated', to: 1 }, same),
+        defineUpcaster('OrderCreated', { from: '*', toType: 'OrderPlaced', to: 1, run: same }),
+        defineUpcaster('OrderPlaced', { from: '*', toType: 'OrderCreated', to: 1, run: same }),
       ],
       ['OrderPlaced v1', 'OrderCreated v1', 'OrderPlaced v1'],
     ],
     [
       'reached from outside',
       [
-        upcaster('OrderMade', { from: 1, toType: 'OrderPlaced', to: 1 }, same),
-        upcaster('OrderPlaced', { from: 1, to: 2 }, same),
-        upcaster('OrderPlaced', { from: 2, to: 1 }, same),
+        defineUpcaster('OrderMade', { from: 1, toType: 'OrderPlaced', to: 1, run: same }),
+        defineUpcaster('OrderPlaced', { from: 1, to: 2, run: same }),
+        defineUpcaster('OrderPlaced', { from: 2, to: 1, run: same }),
       ],
       ['OrderPlaced v1', 'OrderPlaced v2', 'OrderPlaced v1'],
     ],
@@ -235,26 +261,26 @@ describe('invalid steps are refused when they are registered', () => {
   })
 
   test('two steps from the same version of a type', () => {
-    const twice = [withCurrency, upcaster('OrderPlaced', { from: 1, to: 3 }, same)]
+    const twice = [withCurrency, defineUpcaster('OrderPlaced', { from: 1, to: 3, run: same })]
 
     expect(() => upcasters(twice)).toThrow(InvalidOption)
     expect(() => upcasters(twice)).toThrow(/two upcasters from OrderPlaced version 1/)
   })
 
   test('two wildcards of a type', () => {
-    const any = upcaster('OrderPlaced', { from: '*', to: 3 }, same)
+    const any = defineUpcaster('OrderPlaced', { from: '*', to: 3, run: same })
 
     expect(() => upcasters([any, any])).toThrow(InvalidOption)
   })
 
   test.each([0, -1, 1.5, Number.NaN, 2 ** 31])('the version %d', version => {
-    expect(() => upcaster('OrderPlaced', { from: version, to: 2 }, same)).toThrow(InvalidOption)
-    expect(() => upcaster('OrderPlaced', { from: 1, to: version }, same)).toThrow(InvalidOption)
+    expect(() => defineUpcaster('OrderPlaced', { from: version, to: 2, run: same })).toThrow(InvalidOption)
+    expect(() => defineUpcaster('OrderPlaced', { from: 1, to: version, run: same })).toThrow(InvalidOption)
   })
 
   test('a type without a name', () => {
-    expect(() => upcaster('', { from: 1, to: 2 }, same)).toThrow(InvalidName)
-    expect(() => upcaster('OrderPlaced', { from: 1, toType: '', to: 2 }, same)).toThrow(InvalidName)
+    expect(() => defineUpcaster('', { from: 1, to: 2, run: same })).toThrow(InvalidName)
+    expect(() => defineUpcaster('OrderPlaced', { from: 1, toType: '', to: 2, run: same })).toThrow(InvalidName)
   })
 })
 
@@ -268,7 +294,7 @@ describe('queries about the steps', () => {
 
   test('a type is not its own source when it always becomes another, and is while one version may stay', () => {
     const step = { toType: 'OrderPlaced', to: 1 }
-    const always = upcasters([upcaster('OrderCreated', { from: '*', ...step }, data => data)])
+    const always = upcasters([defineUpcaster('OrderCreated', { from: '*', ...step, run: data => data })])
 
     expect(always.sourcesOf('OrderCreated')).toEqual([])
     expect(always.sourcesOf('OrderPlaced').sort()).toEqual(['OrderCreated', 'OrderPlaced'])
@@ -277,8 +303,8 @@ describe('queries about the steps', () => {
 
   test('a type only passed through on the way is neither a source nor a result', () => {
     const steps = [
-      upcaster('OrderMade', { from: '*', toType: 'OrderCreated', to: 1 }, data => data),
-      upcaster('OrderCreated', { from: '*', toType: 'OrderPlaced', to: 1 }, data => data),
+      defineUpcaster('OrderMade', { from: '*', toType: 'OrderCreated', to: 1, run: data => data }),
+      defineUpcaster('OrderCreated', { from: '*', toType: 'OrderPlaced', to: 1, run: data => data }),
     ]
 
     expect(upcasters(steps).sourcesOf('OrderCreated')).toEqual([])

@@ -81,7 +81,7 @@ const appendingToTwo = fc.record({ first: events, second: events, expected: expe
       { stream: 'b', events: withoutIds(given.second), expected: given.expected },
     ]
     const { value, error } = await outcome(
-      real.store.events.append(
+      real.store.events.appendMany(
         parts.map(part => ({
           stream: named(real, part.stream),
           expected: part.expected,

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { openShop, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { orders, totalRows, totals } from './read-models.ts'
@@ -134,7 +135,26 @@ test('waiting for a projection that does not run reports that in time', async ()
 
   const waiting = store.consumers.waitFor('order-totals', position, { timeoutMs: 20 })
 
-  await expect(waiting).rejects.toMatchObject({ code: 'timed_out' })
+  await expect(waiting).rejects.toMatchObject({ code: 'timed_out', missing: expect.stringContaining('No runner runs') })
+})
+
+test('a wait for a projection says that it is paused, or with which error it fails', async () => {
+  const { store } = await openShop()
+  const broken = (): never => {
+    throw new Error('no ink')
+  }
+  const bad = defineProjection('bad', { retries: 5, on: { OrderPlaced: broken } })
+  await store.projections.register(totals())
+  await store.projections.register(bad)
+  const { position } = await store.events.append('order-1', placed())
+  await store.consumers.pause('order-totals')
+  await store.consumers.runOnce(bad)
+
+  const paused = store.consumers.waitFor('order-totals', position, { timeoutMs: 20 })
+  const failing = store.consumers.waitFor(bad, position, { timeoutMs: 20 })
+
+  await expect(paused).rejects.toMatchObject({ missing: expect.stringMatching(/is paused. It is at 0, behind by 1/) })
+  await expect(failing).rejects.toMatchObject({ missing: expect.stringMatching(/has failed 1 times, with: no ink/) })
 })
 
 test('a runner runs projections that were registered before and after its start, each on its own', async () => {

@@ -94,7 +94,7 @@ test('a rebuild that was stopped continues where it was, and the old read model 
   const shop = await openShop()
   await shop.store.projections.register(orders)
   const streams = Array.from({ length: 5 }, (_, i) => ({ stream: `order-${i}`, events: [placed(1), placed(2)] }))
-  await shop.store.events.append(streams)
+  await shop.store.events.appendMany(streams)
   await shop.store.consumers.runUntilIdle()
   await shop.query(`update ~orders set body = '{"total": 1000}'`)
   const stop = new AbortController()
@@ -174,7 +174,7 @@ test('dead letters of events that the rebuild applied are closed, and those of e
       },
     }),
   )
-  await shop.store.events.append([1, 2, 3].map(n => ({ stream: `order-${n}`, events: placed(n) })))
+  await shop.store.events.appendMany([1, 2, 3].map(n => ({ stream: `order-${n}`, events: placed(n) })))
   await shop.store.consumers.runUntilIdle()
   expect((await shop.store.consumers.status('order-totals')).deadLetters).toBe(2)
   bad.delete(2)

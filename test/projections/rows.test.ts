@@ -354,7 +354,7 @@ test('a handler that calls row without returning it fails on its event, and so d
 test.runIf(onServer)('a condition on a column is served by an index on it', async () => {
   const { store } = await openShop()
   await store.register(sales)
-  await store.events.append(
+  await store.events.appendMany(
     Array.from({ length: 3_000 }, (_, i) => ({ stream: `c${i}`, events: [orders(i, `n${i}`)] })),
   )
   await store.consumers.runUntilIdle()

@@ -24,5 +24,5 @@ export async function groupStatus(
   name: string,
   group = 'default',
 ): Promise<GroupStatus> {
-  return (await store.subscriptions.groups(name)).find(each => each.group === group)!
+  return (await store.subscriptions.groups(name)).items.find(each => each.group === group)!
 }

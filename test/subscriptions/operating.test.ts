@@ -87,7 +87,7 @@ test('a filter is stored; another one is refused unless replacing is requested',
   expect(other.error).toMatchObject({ code: 'subscription_mismatch', what: 'filter' })
   expect(otherGroup.error).toMatchObject({ code: 'subscription_mismatch' })
   expect(replaced[0]).toMatchObject({ type: 'OrderShipped' })
-  expect(await store.subscriptions.groups('mailer')).toMatchObject([
+  expect((await store.subscriptions.groups('mailer')).items).toMatchObject([
     { subscription: 'mailer', filter: { types: ['OrderShipped'] }, group: 'default' },
   ])
 })
@@ -99,7 +99,7 @@ test('the status of a subscription names each group with its lag', async () => {
   const deliveries = store.subscribe('mailer', { ...manual, group: 'busy' })[Symbol.asyncIterator]()
   for (const delivery of await several(deliveries, 3)) await delivery.ack()
 
-  const groups = await store.subscriptions.groups('mailer')
+  const groups = (await store.subscriptions.groups('mailer')).items
 
   expect(groups).toMatchObject([
     { group: 'busy', lag: 0, lagSeconds: 0, maxInFlight: 1024, partitions: [{ consumer: 'mailer/busy' }] },

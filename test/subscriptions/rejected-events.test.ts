@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { Failure } from '../../src/consumers/run/policy.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { runSubscription } from '../support/run-subscription.ts'
 import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -134,8 +134,12 @@ test('a custom policy gets the attempt and the error', async () => {
 })
 
 test('an event that cannot be read, or whose filter fails, is dead-lettered and does not block', async () => {
-  const broken = upcaster('OrderPaid', { from: 1, to: 2 }, () => {
-    throw new Error('unreadable')
+  const broken = defineUpcaster('OrderPaid', {
+    from: 1,
+    to: 2,
+    run: () => {
+      throw new Error('unreadable')
+    },
   })
   const { store, query, sibling } = await openShop()
   await store.events.append('order-1', [placed(1), paid, shipped(), placed(13)])

@@ -15,7 +15,7 @@ export async function openTenantStore(options: Partial<StoreOptions<ShopMap>> = 
   onTestFinished(async () => {
     // A test may have closed it.
     const listing = await openStore<ShopMap>({ ...given, tenancy: 'schema' })
-    const names = (await listing.tenants.list()).map(({ schema }) => schema)
+    const names = (await listing.tenants.list()).items.map(({ schema }) => schema)
     await Promise.all([store.close(), listing.close()])
     for (const name of names)
       await database.run({ label: 'test.drop', text: `drop schema ${identifier(name)} cascade`, values: [] })

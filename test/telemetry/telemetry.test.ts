@@ -24,7 +24,7 @@ test('an append is published with its streams, the number of its events and its 
   const messages = listenTo(channels.append, schema)
 
   await store.events.append('order-1', [placed(), paid])
-  await store.events.append([
+  await store.events.appendMany([
     { stream: 'order-2', events: placed() },
     { stream: 'order-3', events: placed() },
   ])

@@ -62,7 +62,7 @@ test('tenants go to the server with the fewest, or to the requested one, and eve
   await store.tenant('acme').events.append('order-1', placed(1))
   await store.tenant('globex').events.append('order-1', placed(2))
 
-  const places = (await store.tenants.list()).map(({ tenant, server, state }) => [tenant, server, state])
+  const places = (await store.tenants.list()).items.map(({ tenant, server, state }) => [tenant, server, state])
   expect(places).toEqual([
     ['acme', 'eu-1', 'active'],
     ['globex', 'eu-2', 'active'],
@@ -216,7 +216,7 @@ test('an interrupted move is continued, or undone, and the tenant is usable all 
   await expect(cutOff).rejects.toMatchObject({ code: 'aborted' })
 
   await store.tenant('acme').events.append('order-1', placed(2))
-  expect((await store.tenants.list())[0]).toMatchObject({ server: 'eu-1', state: 'moving' })
+  expect((await store.tenants.list()).items[0]).toMatchObject({ server: 'eu-1', state: 'moving' })
   await expect(store.tenants.drop('acme', { force: true })).rejects.toMatchObject({ code: 'tenant_moving' })
   expect(await store.tenants.move('acme', { server: 'eu-1' })).toMatchObject({ server: 'eu-1', state: 'active' })
   await store.tenant('acme').events.append('order-1', placed(3))
@@ -269,7 +269,7 @@ test('a tenant that is being dropped cannot be moved, and is gone afterwards', a
   await dropping
 
   expect(moving.error).toMatchObject({ code: 'tenant_moving' })
-  expect(await store.tenants.list()).toEqual([])
+  expect((await store.tenants.list()).items).toEqual([])
   await expect(store.tenant('acme').events.append('order-1', placed(2))).rejects.toMatchObject({
     code: 'tenant_not_found',
   })

@@ -72,7 +72,7 @@ test('a tenant without work sleeps, and is woken by events: here, in another pro
   const { register, of } = watching()
   const store = await openTenantStore({ register, pollMs: 50 })
   await store.tenants.ensure('acme')
-  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  const other = await openTenantStore({ tenantPrefix: prefixOf((await store.tenants.list()).items) })
   await using runner = await store.start({ pollMs: 20, idleMs: 50 })
   await waitUntil(() => runner.active().length === 0)
 

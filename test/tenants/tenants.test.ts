@@ -58,7 +58,7 @@ test('a call without a tenant is refused, unless there is a current tenant', asy
 test('RB-70: a missing tenant fails immediately, and is available to every process once one has created it', async () => {
   const store = await openTenantStore()
   await store.tenants.ensure('acme')
-  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  const other = await openTenantStore({ tenantPrefix: prefixOf((await store.tenants.list()).items) })
 
   await expect(other.tenant('globex').events.append('order-1', placed())).rejects.toMatchObject({
     code: 'tenant_not_found',
@@ -115,14 +115,14 @@ test('a tenant created by many concurrent calls is created once', async () => {
 
   await Promise.all(Array.from({ length: 5 }, () => store.tenants.ensure('acme')))
 
-  expect((await store.tenants.list()).map(({ tenant }) => tenant)).toEqual(['acme'])
+  expect((await store.tenants.list()).items.map(({ tenant }) => tenant)).toEqual(['acme'])
   expect(await store.tenants.status('acme')).toMatchObject({ pending: [], drift: [], head: 0, lag: 0 })
 })
 
 test('a dropped tenant is gone for processes that have used it, and dropping needs a confirmation', async () => {
   const store = await openTenantStore()
   await store.tenants.ensure('acme')
-  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  const other = await openTenantStore({ tenantPrefix: prefixOf((await store.tenants.list()).items) })
   await other.tenant('acme').events.append('order-1', placed())
 
   await expect(store.tenants.drop('acme', {} as never)).rejects.toMatchObject({ code: 'force_required' })
@@ -180,7 +180,7 @@ test('the status of a tenant that is behind shows the plan of a sync, and change
   const store = await openTenantStore()
   const { schema } = await store.tenants.ensure('acme')
   const { version } = await store.tenants.status('acme')
-  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()), migrate: false })
+  const other = await openTenantStore({ tenantPrefix: prefixOf((await store.tenants.list()).items), migrate: false })
   const text = `delete from ${identifier(schema, 'migrations')} where id = ${version}`
   await (await openDatabase()).run({ label: 'test.behind', text, values: [] })
 

@@ -64,7 +64,7 @@ test('a damaged archive, or a tenant with existing data, is refused and nothing 
     code: expect.stringMatching(/^export_/),
   })
 
-  expect((await store.tenants.list()).map(({ tenant }) => tenant)).toEqual(['acme'])
+  expect((await store.tenants.list()).items.map(({ tenant }) => tenant)).toEqual(['acme'])
   expect(await totals(store.tenant('acme'))).toEqual([1])
 })
 
@@ -77,7 +77,7 @@ test('a tenant whose import was interrupted is neither listed nor opened, and ca
   const cutOff = store.tenants.importFrom('acme', { ...from, signal: cut.signal, onProgress: () => cut.abort() })
   await expect(cutOff).rejects.toMatchObject({ code: 'aborted' })
 
-  const listed = (await store.tenants.list()).map(({ tenant }) => tenant)
+  const listed = (await store.tenants.list()).items.map(({ tenant }) => tenant)
   const status = await store.tenants.status('acme')
   const append = store.tenant('acme').events.append('acme-1', placed(3))
   await expect(append).rejects.toMatchObject({ code: 'tenant_not_found' })

@@ -109,7 +109,7 @@ if (onServer) {
         version,
         repeated,
         (await store.consumers.list()).items,
-        (await store.streams.list()).length,
+        (await store.streams.list()).items.length,
       ])
       await leave(store)
       await settle(store, { timeoutMs: 60_000 })

@@ -14,7 +14,7 @@ import {
   type RecordedEvent,
   type UntypedEvents,
 } from '../../src/events/definition.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
 const same = <A, B>(_: Equal<A, B>): void => {}
@@ -55,7 +55,7 @@ const byArktype = defineEvents({
 })
 
 same<EventsOf<typeof byUnion>, ShopMap>(true)
-same<EventsOf<typeof byMap>, ShopMap>(true)
+same<EventsOf<typeof byMap>, ByMap>(true)
 same<EventsOf<typeof byZod>['OrderPlaced'], { total: number }>(true)
 same<EventsOf<typeof byZod>['OrderPaid'], { method: 'card' | 'cash' }>(true)
 same<EventsOf<typeof byValibot>['OrderPaid'], { method: 'card' | 'cash' }>(true)
@@ -136,9 +136,9 @@ for (const event of openShop({ events: byZod }).read('order-42')) anyLog(event)
 
 // ── Upcasters take the old shape from their function ────────────────────────────────────────────────────────────────
 
-upcaster('OrderPlaced', { from: 1, to: 2 }, (data: { sum: number }) => ({ total: data.sum }))
-upcaster('OrderPlaced', { from: '*', to: 2, toType: undefined }, async data => data)
+defineUpcaster('OrderPlaced', { from: 1, to: 2, run: (data: { sum: number }) => ({ total: data.sum }) })
+defineUpcaster('OrderPlaced', { from: '*', to: 2, toType: undefined, run: async data => data })
 // @ts-expect-error data of unknown shape
-upcaster('OrderPlaced', { from: 1, to: 2 }, data => data.total)
+defineUpcaster('OrderPlaced', { from: 1, to: 2, run: data => data.total })
 // @ts-expect-error the version is a number or the wildcard
-upcaster('OrderPlaced', { from: 'any', to: 2 }, data => data)
+defineUpcaster('OrderPlaced', { from: 'any', to: 2, run: data => data })

@@ -1,5 +1,6 @@
 /** What the compiler says about common mistakes, and where: at the word that is wrong, with what there is instead. */
 import { execFile } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -15,6 +16,126 @@ interface Mistake {
 }
 
 const mistakes: Record<string, Mistake> = {
+  'an event type of an append that there is not': {
+    code: `store.events.append('order-1', { type: 'OrderPlacd', data: { cents: 5 } })`,
+    at: 'type',
+    says: `Did you mean '"OrderPlaced"'?`,
+  },
+  'an event type of an append of several that there is not': {
+    code: `store.events.append('order-1', [{ type: 'OrderPlacd', data: { cents: 5 } }])`,
+    at: 'type',
+    says: `Did you mean '"OrderPlaced"'?`,
+  },
+  'wrong data of an append': {
+    code: `store.events.append('order-1', { type: 'OrderPlaced', data: { cents: '5' } })`,
+    at: 'cents',
+    says: "Type 'string' is not assignable to type 'number'.",
+  },
+  'wrong data of an append of several': {
+    code: `store.events.append('order-1', [{ type: 'OrderPlaced', data: { cents: '5' } }])`,
+    at: 'cents',
+    says: "Type 'string' is not assignable to type 'number'.",
+  },
+  'missing data of an append': {
+    code: `store.events.append('order-1', { type: 'OrderPlaced', data: {} })`,
+    at: 'data',
+    says: "Property 'cents' is missing in type '{}' but required in type '{ cents: number; }'.",
+  },
+  'a field of an append that there is not': {
+    code: `store.events.append('order-1', { type: 'OrderPaid', data: { reciept: 'x' } })`,
+    at: 'reciept',
+    says: "Did you mean to write 'receipt'?",
+  },
+  'an option of an append that there is not': {
+    code: `store.events.append('order-1', { type: 'OrderPaid', data: { receipt: 'x' } }, { expcted: 'empty' })`,
+    at: 'expcted',
+    says: "Did you mean to write 'expected'?",
+  },
+  'an event type to publish that there is not': {
+    code: `store.workflows.publish('OrderPlacd', { cents: 5 })`,
+    at: "'OrderPlacd'",
+    says: `Argument of type '"OrderPlacd"' is not assignable to parameter of type '"Order`,
+  },
+  'wrong data to publish': {
+    code: `store.workflows.publish('OrderPlaced', { cents: '5' })`,
+    at: 'cents',
+    says: "Type 'string' is not assignable to type 'number'.",
+  },
+  'an event type of a handler that there is not': {
+    code: `defineHandler('charge', { events, on: 'OrderPlacd', run: () => undefined })`,
+    at: 'on',
+    says: `Did you mean '"OrderPlaced"'?`,
+  },
+  'an event type to emit that there is not': {
+    code: `defineHandler('charge', { events, on: 'OrderPlaced', run: (e, { emit }) => emit('OrderPayd', { receipt: 'x' }) })`,
+    at: "'OrderPayd'",
+    says: `Argument of type '"OrderPayd"' is not assignable to parameter of type '"Order`,
+  },
+  'an event type to emit that the handler does not name': {
+    code: `defineHandler('charge', { events, on: 'OrderPlaced', emits: ['OrderShipped'], run: (e, { emit }) => emit('OrderPaid', { receipt: 'x' }) })`,
+    at: "'OrderPaid'",
+    says: `Argument of type '"OrderPaid"' is not assignable to parameter of type '"OrderShipped"'.`,
+  },
+  'wrong data to emit': {
+    code: `defineHandler('charge', { events, on: 'OrderPlaced', run: (e, { emit }) => emit('OrderPaid', { receipt: e.data.cents }) })`,
+    at: 'receipt',
+    says: "Type 'number' is not assignable to type 'string'.",
+  },
+  'an option of a handler that there is not': {
+    code: `defineHandler('charge', { events, on: 'OrderPlaced', retrys: 5, run: () => undefined })`,
+    at: 'retrys',
+    says: `'retrys' does not exist in type 'HandlerOptions<ShopEvents, "OrderPlaced", `,
+  },
+  'an event type of a join that there is not': {
+    code: `defineJoin('ship', { events, on: 'OrderPayd', run: () => undefined })`,
+    at: 'on',
+    says: `Did you mean '"OrderPaid"'?`,
+  },
+  'an event type of a subscription that there is not': {
+    code: `defineSubscription('mailer', { events, types: ['OrderShiped'], run: () => undefined })`,
+    at: "'OrderShiped'",
+    says: `Did you mean '"OrderShipped"'?`,
+  },
+  'an event type of a processor that there is not': {
+    code: `defineProcessor('audit', { events, on: { OrderPlacd: () => undefined } })`,
+    at: 'OrderPlacd',
+    says: "Did you mean to write 'OrderPlaced'?",
+  },
+  'an event type of a schedule that there is not': {
+    code: `defineSchedule('nightly', { events, cron: '0 3 * * *', run: ({ emit }) => emit('OrderPayd', { receipt: 'x' }) })`,
+    at: "'OrderPayd'",
+    says: `Argument of type '"OrderPayd"' is not assignable to parameter of type '"Order`,
+  },
+  'a list of definitions that there is not': {
+    code: `defineConfig({ events, handler: [] })`,
+    at: 'handler',
+    says: "'handler' does not exist in type 'Config<ShopEvents>'. Did you mean to write 'handlers'?",
+  },
+  'an option of a store that there is not': {
+    code: `openStore({ events, ulr: 'postgres://' })`,
+    at: 'ulr',
+    says: "'ulr' does not exist in type 'StoreOptions<ShopEvents>'.",
+  },
+  'an option of a list that there is not': {
+    code: `store.streams.list({ afer: 'x' })`,
+    at: 'afer',
+    says: "Did you mean to write 'after'?",
+  },
+  'an option of a wait that there is not': {
+    code: `store.consumers.waitFor(sales, 5, { timeotMs: 5 })`,
+    at: 'timeotMs',
+    says: "Did you mean to write 'timeoutMs'?",
+  },
+  'an event type to follow that there is not': {
+    code: `store.events.tail({ types: ['OrderPlacd'] })`,
+    at: "'OrderPlacd'",
+    says: `Did you mean '"OrderPlaced"'?`,
+  },
+  'an event type of a decision that there is not': {
+    code: `store.decide(Order, 'order-1', () => ({ type: 'OrderShiped', data: { carrier: 'x' } }))`,
+    at: 'type',
+    says: `Type '"OrderShiped"' is not assignable to type '"OrderShipped"'.`,
+  },
   'an event type in evolve that there is not': {
     code: `defineAggregate('order', { events, initial: () => ({ cents: 0 }), evolve: { OrderPlacd: (order: never) => order } })`,
     at: 'OrderPlacd',
@@ -119,13 +240,19 @@ const mistakes: Record<string, Mistake> = {
 
 const header = `
 import { defineAggregate } from '${source('aggregates/aggregate.ts')}'
+import { defineConfig } from '${source('config.ts')}'
+import { defineProcessor } from '${source('consumers/processor.ts')}'
 import { defineCollection } from '${source('documents/collection.ts')}'
 import { eq, gt } from '${source('documents/query/condition.ts')}'
 import { defineEvents } from '${source('events/definition.ts')}'
 import { defineDocumentProjection } from '${source('projections/document-projection.ts')}'
 import { defineProjection } from '${source('projections/projection.ts')}'
 import { defineTableProjection } from '${source('projections/table-projection.ts')}'
-import type { Store } from '${source('store.ts')}'
+import { openStore, type Store } from '${source('store.ts')}'
+import { defineSubscription } from '${source('subscriptions/subscription.ts')}'
+import { defineHandler } from '${source('workflows/handler.ts')}'
+import { defineJoin } from '${source('workflows/joins/join.ts')}'
+import { defineSchedule } from '${source('workflows/schedules/schedule.ts')}'
 
 interface ShopEvents {
   OrderPlaced: { cents: number }
@@ -153,7 +280,10 @@ function source(path: string): string {
 }
 
 /** The errors of a program, as the compiler reports them: line and column from 1, and the whole message. */
-async function errorsOf(program: string): Promise<{ line: number; column: number; message: string }[]> {
+async function errorsOf(
+  program: string,
+  compiler: string,
+): Promise<{ line: number; column: number; message: string }[]> {
   const folder = await mkdtemp(join(tmpdir(), 'rillflow-types-'))
   try {
     await writeFile(join(folder, 'mistakes.ts'), program)
@@ -169,7 +299,6 @@ async function errorsOf(program: string): Promise<{ line: number; column: number
     await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
     await writeFile(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['mistakes.ts'] }))
     const output = await new Promise<string>(done => {
-      const compiler = resolve('node_modules/typescript/bin/tsc')
       execFile(process.execPath, [compiler, '-p', folder, '--pretty', 'false'], (_, stdout) => done(stdout))
     })
     return [...output.matchAll(/^(?:.*[/\\])?mistakes\.ts\((\d+),(\d+)\): error (.*(?:\n {2}.*)*)/gm)].map(
@@ -180,21 +309,33 @@ async function errorsOf(program: string): Promise<{ line: number; column: number
   }
 }
 
-test('the compiler reports mistakes at the word that is wrong, and says what there is instead', async () => {
-  const lines = header.split('\n')
-  const first = lines.length + 1
-  const program = [...lines, ...Object.values(mistakes).map(({ code }) => `void (${code})`)]
+/** The compiler of the project, and an older one where another package has brought it along. */
+const compilers = ['typescript', '@arethetypeswrong/core/node_modules/typescript']
+  .map(name => resolve('node_modules', name))
+  .filter(folder => existsSync(folder))
+  .map(folder => {
+    const { version }: { version: string } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+    return { version, path: join(folder, 'bin/tsc') }
+  })
 
-  const errors = await errorsOf(program.join('\n'))
+test.each(compilers)(
+  'TypeScript $version reports mistakes at the word that is wrong, and says what there is instead',
+  async ({ path }) => {
+    const lines = header.split('\n')
+    const first = lines.length + 1
+    const program = [...lines, ...Object.values(mistakes).map(({ code }) => `void (${code})`)]
 
-  expect(errors.filter(({ line }) => line < first)).toEqual([])
-  for (const [i, [what, { at, says }]] of Object.entries(mistakes).entries()) {
-    const found = errors.filter(({ line }) => line === first + i)
-    const words = found.map(({ line, column }) => program[line - 1]!.slice(column - 1))
-    expect(found.map(({ message }) => message).join('\n'), what).toContain(says)
-    expect(
-      words.some(word => word.startsWith(at)),
-      `${what}: reported at ${words.join(' | ')}`,
-    ).toBe(true)
-  }
-})
+    const errors = await errorsOf(program.join('\n'), path)
+
+    expect(errors.filter(({ line }) => line < first)).toEqual([])
+    for (const [i, [what, { at, says }]] of Object.entries(mistakes).entries()) {
+      const found = errors.filter(({ line }) => line === first + i)
+      const words = found.map(({ line, column }) => program[line - 1]!.slice(column - 1))
+      expect(found.map(({ message }) => message).join('\n'), what).toContain(says)
+      expect(
+        words.some(word => word.startsWith(at)),
+        `${what}: reported at ${words.join(' | ')}`,
+      ).toBe(true)
+    }
+  },
+)

@@ -38,7 +38,7 @@ const result = await shop.events.append('order-1', { type: 'OrderPlaced', data: 
 same<typeof result, AppendResult>(true)
 same<typeof result.position, number>(true)
 same<typeof result.version, number>(true)
-const results = await shop.events.append([
+const results = await shop.events.appendMany([
   { stream: 'order-1', events: { type: 'OrderPlaced', data: { total: 1 } }, expected: 1 },
   { stream: 'order-2', events: [{ type: 'OrderPaid', data: { method: 'card' } }] },
 ])
@@ -54,9 +54,9 @@ await checked.events.append('order-1', { type: 'OrderPlaced', data: { total: '1'
 // @ts-expect-error the data of another type
 await shop.events.append('order-1', [{ type: 'OrderPaid', data: { total: 1 } }])
 // @ts-expect-error wrong within several streams
-await shop.events.append([{ stream: 'order-1', events: { type: 'OrderPaid', data: { method: 'shells' } } }])
+await shop.events.appendMany([{ stream: 'order-1', events: { type: 'OrderPaid', data: { method: 'shells' } } }])
 // @ts-expect-error each stream states what it expects
-await shop.events.append([{ stream: 'order-1', events: [] }], { expected: 1 })
+await shop.events.appendMany([{ stream: 'order-1', events: [] }], { expected: 1 })
 // @ts-expect-error there is no such expectation
 await shop.events.append('order-1', [], { expected: 'some' })
 // @ts-expect-error there is no such option

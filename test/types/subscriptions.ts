@@ -74,7 +74,7 @@ shop.subscribe('mailer', { from: 5n })
 // ── Operators ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const { lag } = await shop.consumers.status(mailer, { group: 'workers' })
-const [{ partitions } = { partitions: [] }] = await shop.subscriptions.groups(mailer)
+const [{ partitions } = { partitions: [] }] = (await shop.subscriptions.groups(mailer)).items
 same<typeof lag, number>(true)
 same<(typeof partitions)[number]['owner'], string | undefined>(true)
 await shop.subscriptions.create('mailer', { types: ['OrderPaid'], partitions: 4 })

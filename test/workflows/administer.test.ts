@@ -205,9 +205,9 @@ test('live workers are listed with their handlers and their running executions',
   await query(`insert into ~runners (id, name, fence, role, started_at, consumers, lease_ms, concurrency, routes, heartbeat_at)
     values ('gone/1', 'c', 0, 'active', now(), '{}', 1000, 1, '{}', now() - interval '1 hour')`)
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await waitUntil(async () => (await flows.workers())[0]?.running === 1)
+  await waitUntil(async () => (await flows.workers()).items[0]?.running === 1)
 
-  const workers = await flows.workers()
+  const workers = (await flows.workers()).items
   released.resolve()
   await flow.waitUntilSettled()
 
@@ -216,4 +216,7 @@ test('live workers are listed with their handlers and their running executions',
     { id: second.id, name: 'b', handlers: [{ handler: 'ship', version: 1 }], running: 0 },
   ])
   expect(workers[0]!.handlers.map(each => each.handler)).toEqual(['pay', 'ship'])
+  const { items, next } = await flows.workers({ limit: 1 })
+  expect(items.map(each => each.name)).toEqual(['a'])
+  expect(await flows.workers({ after: next })).toMatchObject({ items: [{ name: 'b' }], next: undefined })
 })

@@ -23,7 +23,7 @@ test('SB-20: dead letters of handlers and of consumers share one table, one list
   expect(deadLetter).not.toHaveProperty('consumer')
   expect(same).toEqual({ items: [deadLetter], next: undefined })
   expect(await store.deadLetters.show('pay', id)).toMatchObject({ event: { id, data: { total: 1 } } })
-  expect(await store.deadLetters.stats()).toMatchObject([{ handler: 'pay', open: 1 }])
+  expect((await store.deadLetters.stats()).items).toMatchObject([{ handler: 'pay', open: 1 }])
 })
 
 for (const [name, of] of Object.entries({

@@ -186,3 +186,18 @@ test('a wait that takes too long names the thing it waited for', async () => {
     message: expect.stringContaining('Start a runner with its handlers'),
   })
 })
+
+test('a wait for an event says that the workflow has settled without it, and rejects with the reason of its signal', async () => {
+  const { store } = await openShop()
+  await store.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
+  await using worker = workerOf(store, { pollMs: 20 })
+  await worker.start()
+  const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
+  await flow.waitUntilSettled()
+
+  const late = await outcome(flow.waitForEvent('OrderShipped', { timeoutMs: 50 }))
+  const aborted = await outcome(flow.waitForEvent('OrderShipped', { signal: AbortSignal.abort('closing time') }))
+
+  expect(late.error).toMatchObject({ code: 'timed_out', missing: 'The workflow has settled without one.' })
+  expect(aborted.error).toBe('closing time')
+})

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { InvalidEvent } from '../../src/core/errors.ts'
 import { defineEvents } from '../../src/events/definition.ts'
-import { upcaster } from '../../src/events/read/upcast.ts'
+import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import { NonRetryable, RetryLater } from '../../src/workflows/errors.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
@@ -154,9 +154,13 @@ test('an error can say that no retry helps, and so can the handler', async () =>
 
 test('an event that cannot be upcast becomes a dead letter, which can be retried with data in the newest shape', async () => {
   const upcasters = [
-    upcaster('OrderPlaced', { from: 1, to: 2 }, (data: { total: unknown }) => {
-      if (typeof data.total !== 'number') throw new Error('no number')
-      return { total: data.total * 100 }
+    defineUpcaster('OrderPlaced', {
+      from: 1,
+      to: 2,
+      run: (data: { total: unknown }) => {
+        if (typeof data.total !== 'number') throw new Error('no number')
+        return { total: data.total * 100 }
+      },
     }),
   ]
   const payments = await openFailingPayments({}, { upcasters })

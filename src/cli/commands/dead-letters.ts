@@ -12,7 +12,9 @@
  *
  * What can fail: a dead letter that does not exist (`DeadLetterNotFound`).
  */
+
 import { ownerName } from '../../consumers/dead-letters/owner.ts'
+import { everyItem } from '../../core/page.ts'
 import { kebabCase } from '../arguments.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
@@ -69,7 +71,7 @@ const list = listCommand({
 const stats = listCommand({
   examples: ['rillflow dead-letters stats'],
   empty: 'There are no dead letters.',
-  list: store => store.deadLetters.stats(),
+  list: store => everyItem(store.deadLetters.stats),
   columns: () => [
     { title: 'OWNER', of: ownerName, paint: (_, colour) => colour.cyan },
     {

@@ -14,10 +14,12 @@
  *
  * What can fail: the configuration has nothing to run (`NothingRegistered`). With --once, a tenant that fails does not stop the others.
  */
+
 import type { Snapshotter } from '../../aggregates/snapshotter.ts'
 import type { Runner } from '../../consumers/runners/runner.ts'
 import { onAbort, sleep, throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { everyItem } from '../../core/page.ts'
 import { isLoopback } from '../../server/access.ts'
 import type { StoreServer } from '../../server/server.ts'
 import type { Store, TenantedStore } from '../../store.ts'
@@ -206,7 +208,7 @@ async function runTenantsOnce(
   { tenancy, config, workFor }: OpenedTenants,
   { out, signal }: Pick<Invocation, 'out' | 'signal'>,
 ): Promise<ExitCode> {
-  const names = (await tenancy.tenants.list()).map(({ tenant }) => tenant)
+  const names = (await everyItem(tenancy.tenants.list)).map(({ tenant }) => tenant)
   const total = { tenants: names.length, events: 0, snapshots: 0 }
   const failed: { tenant: string; error: string }[] = []
   for (const tenant of names) {
@@ -246,7 +248,7 @@ async function runTenants(
 ): Promise<void> {
   const onFailure = (tenant: string, error: unknown): void =>
     out.note(`${tenant === '*' ? 'Running the tenants' : `Running tenant ${tenant}`} has failed: ${String(error)}`)
-  const names = (await tenants.list()).map(({ tenant }) => tenant)
+  const names = (await everyItem(tenants.list)).map(({ tenant }) => tenant)
   const { summary } = names[0] === undefined ? { summary: [] } : await workFor(await storeOf(names[0]))
   const runner = await (store as TenantedStore).start({ name, standby, concurrency, onFailure })
   const work = summary.length === 0 ? 'everything in the configuration' : summary.join(', ')

@@ -2,7 +2,9 @@
  * `rillflow status`: the store at a glance: the log, the consumers and how far they are, and what has failed. It also saves the
  * names that it finds, for completion in the shell.
  */
+
 import type { ConsumerKind } from '../../consumers/consumer.ts'
+import { everyItem } from '../../core/page.ts'
 import type { LogState } from '../../events/events.ts'
 import type { Store } from '../../store.ts'
 import type { WorkflowStats } from '../../workflows/insight/stats.ts'
@@ -62,10 +64,10 @@ export async function readStatus({ store, where }: Pick<Opened, 'store' | 'where
     store: { engine: store.engine, where, schema: store.schema.name, state: (await store.schema.state()).status },
     log: { head, settled, heldBackBy },
     consumers: await consumerLines(store),
-    deadLetters: { open: (await store.deadLetters.stats()).reduce((sum, { open }) => sum + open, 0) },
+    deadLetters: { open: (await everyItem(store.deadLetters.stats)).reduce((sum, { open }) => sum + open, 0) },
     workflows: { ...workflows, open: executions.open, deadLetters },
     runners: (await store.runners.list()).items.filter(({ isAlive }) => isAlive).length,
-    workers: (await store.workflows.workers()).length,
+    workers: (await everyItem(store.workflows.workers)).length,
   }
 }
 

@@ -28,19 +28,11 @@ const list = listCommand({
       value: 'STATE',
       summary: 'Only streams in this state',
     },
-    after: {
-      kind: 'text',
-      value: 'STREAM',
-      summary: 'Only streams whose name sorts after this one, which is the last of the previous page',
-    },
-    limit: pageOptions.limit,
+    ...pageOptions,
   },
   examples: ['rillflow streams list --category order', 'rillflow streams list --state archived --json'],
   empty: 'There are no streams.',
-  async list(store, { category, state, after, limit }) {
-    const items = await store.streams.list({ category, state, after, limit })
-    return { items, next: items.length === limit ? items.at(-1)!.stream : undefined }
-  },
+  list: (store, { category, state, after, limit }) => store.streams.list({ category, state, after, limit }),
   columns: ({ now }) => [
     { title: 'STREAM', of: each => each.stream, cut: true, paint: (_, colour) => colour.cyan },
     { title: 'VERSION', of: ({ version }) => digits(version), right: true },
@@ -80,8 +72,8 @@ const show = defineCommand({
 async function nearestStream(store: Store, stream: string): Promise<string | undefined> {
   const [, category] = /^([^-]+)-/.exec(stream) ?? []
   const limit = 1000
-  const ofCategory = category === undefined ? [] : await store.streams.list({ category, state: 'all', limit })
-  const first = await store.streams.list({ state: 'all', limit })
+  const ofCategory = category === undefined ? [] : (await store.streams.list({ category, state: 'all', limit })).items
+  const { items: first } = await store.streams.list({ state: 'all', limit })
   const names = [...ofCategory, ...first].map(each => each.stream)
   return nearestName(stream, names)
 }

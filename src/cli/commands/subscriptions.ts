@@ -9,9 +9,11 @@
  *
  * What can fail: a subscription or group that is not known; the error suggests the nearest name.
  */
+
 import type { From } from '../../consumers/consumer.ts'
 import { ConsumerNotFound } from '../../consumers/errors.ts'
 import { nearestName } from '../../core/name.ts'
+import { everyItem } from '../../core/page.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { EventFilter } from '../../events/read/log.ts'
 import type { Store } from '../../store.ts'
@@ -100,7 +102,7 @@ const pause = defineCommand({
   async run({ out, open, arguments: { name }, options: { group } }) {
     const { store } = await open()
     await store.consumers.pause(name, { group })
-    out.print(await store.subscriptions.groups(name), () => `Paused ${groupOf(name, group)}.`)
+    out.print(await allGroups(store, name), () => `Paused ${groupOf(name, group)}.`)
   },
 })
 
@@ -112,7 +114,7 @@ const resume = defineCommand({
   async run({ out, open, arguments: { name }, options: { group } }) {
     const { store } = await open()
     await store.consumers.resume(name, { group })
-    out.print(await store.subscriptions.groups(name), () => `Resumed ${groupOf(name, group)}.`)
+    out.print(await allGroups(store, name), () => `Resumed ${groupOf(name, group)}.`)
   },
 })
 
@@ -132,11 +134,11 @@ const reset = defineCommand({
   destructive: true,
   async run({ out, open, confirm, arguments: { name, position }, options: { group } }) {
     const { store } = await open()
-    const groups = (await store.subscriptions.groups(name)).map(status => status.group)
+    const groups = (await allGroups(store, name)).map(status => status.group)
     const target = group === undefined ? `${name} (${groups.join(', ')})` : groupOf(name, group)
     if (!(await confirm(`move the checkpoint of ${target} to ${position}`))) return
     await store.consumers.reset(name, position, { group })
-    out.print(await store.subscriptions.groups(name), () => `Reset ${target} to ${position}.`)
+    out.print(await allGroups(store, name), () => `Reset ${target} to ${position}.`)
   },
 })
 
@@ -179,7 +181,7 @@ const groups = listCommand({
   arguments: [subscription],
   examples: ['rillflow subscriptions groups mailer'],
   empty: 'There are no groups.',
-  list: (store, { name }) => store.subscriptions.groups(name),
+  list: (store, { name }) => allGroups(store, name),
   columns: () => [
     { title: 'GROUP', of: ({ group }) => group, paint: (_, colour) => colour.cyan },
     { title: 'STATE', of: groupStateOf, paint: (status, colour) => paintState(groupStateOf(status), colour) },
@@ -247,15 +249,19 @@ async function listSubscriptions(store: Store): Promise<SubscriptionLine[]> {
   const names = [...new Set(items.map(({ name }) => name))]
   return Promise.all(
     names.map(async name => {
-      const groups = await store.subscriptions.groups(name)
+      const groups = await allGroups(store, name)
       return { name, groups: groups.map(({ group }) => group), filter: groups[0]!.filter }
     }),
   )
 }
 
+function allGroups(store: Store, name: string): Promise<GroupStatus[]> {
+  return everyItem(page => store.subscriptions.groups(name, page))
+}
+
 /** The status of the group with its partitions; of one that is not there the error suggests the nearest name. */
 async function groupStatusOf(store: Store, name: string, group: string): Promise<GroupStatus> {
-  const groups = await store.subscriptions.groups(name)
+  const groups = await allGroups(store, name)
   const found = groups.find(each => each.group === group)
   if (found !== undefined) return found
   const nearest = nearestName(

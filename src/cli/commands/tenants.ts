@@ -10,7 +10,9 @@
  * What can fail: a store without tenants (`WrongUsage`); a tenant or server that is not known; for `move`, a configuration
  * without a directory (`TenancyRequired`).
  */
+
 import { throwIfAborted } from '../../core/abort.ts'
+import { everyItem } from '../../core/page.ts'
 import type { TenantStatus } from '../../tenants/status.ts'
 import type { Tenants } from '../../tenants/tenants.ts'
 import type { Selection } from '../../transfer/export/selection.ts'
@@ -58,7 +60,7 @@ const list = defineCommand({
   examples: ['rillflow tenants list', 'rillflow tenants list --json | jq -r .[].tenant'],
   async run({ out, open }) {
     const { tenants } = await openTenants({ open })
-    const placements = await tenants.list()
+    const placements = await everyItem(tenants.list)
     const columns: Column<(typeof placements)[number]>[] = [
       { title: 'TENANT', of: ({ tenant }) => tenant, paint: (_, colour) => colour.cyan },
       { title: 'SERVER', of: ({ server }) => server },
@@ -80,7 +82,7 @@ const status = defineCommand({
   examples: ['rillflow tenants status', 'rillflow tenants status acme --json'],
   async run({ out, open, arguments: { tenant: only }, signal }) {
     const { tenants } = await openTenants({ open }, { migrate: 'manual' })
-    const names = only === undefined ? (await tenants.list()).map(({ tenant }) => tenant) : [only]
+    const names = only === undefined ? (await everyItem(tenants.list)).map(({ tenant }) => tenant) : [only]
     const bar = out.progress('Reading')
     const rows: TenantStatus[] = []
     try {

@@ -9,7 +9,9 @@
  *
  * What can fail: a workflow that is not known (`NothingFound`).
  */
+
 import { onAbort } from '../../core/abort.ts'
+import { everyItem } from '../../core/page.ts'
 import type { Store } from '../../store.ts'
 import type { Activity } from '../../workflows/insight/activity.ts'
 import type { TreeNode } from '../../workflows/insight/tree.ts'
@@ -295,7 +297,10 @@ const workers = defineCommand({
   examples: ['rillflow workflows workers'],
   async run({ out, open }) {
     const { store } = await open()
-    const [workers, handlers] = [await store.workflows.workers(), (await store.workflows.handlers.list()).items]
+    const [workers, handlers] = [
+      await everyItem(store.workflows.workers),
+      await everyItem(store.workflows.handlers.list),
+    ]
     const handlerColumns: Column<(typeof handlers)[number]>[] = [
       {
         title: 'HANDLER',

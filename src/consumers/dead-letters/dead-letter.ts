@@ -4,8 +4,8 @@
  */
 
 import { InvalidOption } from '../../core/errors.ts'
-import { checkWhole, describe } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { checkWhole, describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
@@ -82,6 +82,11 @@ export interface DeadLetterFilter {
   since?: Date | undefined
 }
 
+/** The names of `DeadLetterFilter`. */
+export const filterNames: readonly string[] = optionNames<DeadLetterFilter>({
+  ...{ of: true, type: true, stream: true, correlationId: true, reason: true, fingerprint: true, since: true },
+})
+
 /** `limit`: default 100, at most 10 000. */
 export interface ListDeadLettersOptions extends DeadLetterFilter, PageOptions {
   /** Default: all. */
@@ -90,6 +95,7 @@ export interface ListDeadLettersOptions extends DeadLetterFilter, PageOptions {
 
 /** By owner, then by position. */
 export async function listDeadLetters(log: Log, options: ListDeadLettersOptions): Promise<Page<DeadLetter>> {
+  refuseUnknownOptions('store.deadLetters.list', options, ['state', ...filterNames, ...pageOptionNames])
   const { state = null, type = null, stream = null, limit = 100, after } = options
   const { correlationId = null, reason = null, fingerprint = null } = options
   checkWhole('limit', limit, 1, maxPage)
@@ -162,10 +168,9 @@ export interface GroupDeadLettersOptions extends PageOptions {
 }
 
 /** The largest group first. Only failures of handlers have a fingerprint. */
-export async function groupDeadLetters(
-  log: Log,
-  { of, state = 'open', limit = 100, after }: GroupDeadLettersOptions,
-): Promise<Page<DeadLetterGroup>> {
+export async function groupDeadLetters(log: Log, options: GroupDeadLettersOptions): Promise<Page<DeadLetterGroup>> {
+  refuseUnknownOptions('store.deadLetters.groups', options, ['of', 'state', ...pageOptionNames])
+  const { of, state = 'open', limit = 100, after } = options
   checkState(state)
   checkWhole('limit', limit, 1, maxPage)
   const [count, consumer, fingerprint] =
@@ -211,7 +216,12 @@ export async function groupDeadLetters(
 
 export interface DeadLetterStats extends OwnerName, Readonly<Record<DeadLetterState, number>> {}
 
-export async function countDeadLetters(log: Log): Promise<DeadLetterStats[]> {
+/** By owner. */
+export async function countDeadLetters(log: Log, options: PageOptions): Promise<Page<DeadLetterStats>> {
+  refuseUnknownOptions('store.deadLetters.stats', options, pageOptionNames)
+  const { after, limit = 100 } = options
+  checkWhole('limit', limit, 1, maxPage)
+  const [last] = after === undefined ? [''] : (decodeCursor(after, 1) as [string])
   const rows = await log.database.run<
     Record<DeadLetterState, number> & { consumer: string }
   >(sql`/* dead_letters.stats */
@@ -221,15 +231,21 @@ export async function countDeadLetters(log: Log): Promise<DeadLetterStats[]> {
       count(*) filter (where state = 'replayed') as replayed,
       count(*) filter (where state = 'resolved') as resolved
     from ${consumerNames(log).dead_letters}
+    where consumer > ${last}::text
     group by consumer
-    order by consumer`)
-  return rows.map(({ consumer, open, retrying, replayed, resolved }) => ({
-    ...ownerOfRow(consumer),
-    open: Number(open),
-    retrying: Number(retrying),
-    replayed: Number(replayed),
-    resolved: Number(resolved),
-  }))
+    order by consumer
+    limit ${limit + 1}::integer`)
+  const { items, next } = pageOf(rows, limit, row => [row.consumer])
+  return {
+    items: items.map(({ consumer, open, retrying, replayed, resolved }) => ({
+      ...ownerOfRow(consumer),
+      open: Number(open),
+      retrying: Number(retrying),
+      replayed: Number(replayed),
+      resolved: Number(resolved),
+    })),
+    next,
+  }
 }
 
 /** The most of one page. */

@@ -15,9 +15,11 @@
  * being closed, nor the other way round. What can fail: a change in a state that does not allow it
  * (`DeadLetterConflict`), or of a dead letter that does not exist (`DeadLetterNotFound`).
  */
+
 import { InvalidOption } from '../../core/errors.ts'
 import { nearestName, textFault } from '../../core/name.ts'
-import type { Page } from '../../core/page.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
+import type { Page, PageOptions } from '../../core/page.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { DeadLetterConflict, DeadLetterNotFound, RetryPending } from '../errors.ts'
@@ -28,6 +30,7 @@ import {
   type DeadLetterDetails,
   type DeadLetterGroup,
   type DeadLetterStats,
+  filterNames,
   type GroupDeadLettersOptions,
   groupDeadLetters,
   type ListDeadLettersOptions,
@@ -56,7 +59,7 @@ export interface DeadLetters {
   /** Failures of handlers that are alike together, the largest group first. */
   groups(options?: GroupDeadLettersOptions): Promise<Page<DeadLetterGroup>>
   /** How many there are in each state, for each consumer and handler that has any. */
-  stats(): Promise<DeadLetterStats[]>
+  stats(options?: PageOptions): Promise<Page<DeadLetterStats>>
   /** One with its event as stored, its errors and its history. */
   show(of: DeadLetterOwner, eventId: string): Promise<DeadLetterDetails>
   /** Requests a retry of one that is open. A handler can be given other data than the event has. */
@@ -114,7 +117,7 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
   return {
     list: async (options = {}) => listDeadLetters(log, options),
     groups: async (options = {}) => groupDeadLetters(log, options),
-    stats: () => countDeadLetters(log),
+    stats: async (options = {}) => countDeadLetters(log, options),
     show: async (of, eventId) => showDeadLetter(log, of, eventId),
     async retry(of, eventId, options = {}) {
       const row = await change({ of, eventId, wanted: 'retried' }, async (kind, row, id) => {
@@ -131,7 +134,11 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
       onRequest?.()
       return { requested: 1, isRunning }
     },
-    async retryAll({ of, ...filter } = {}, { perSecond = defaultPerSecond } = {}) {
+    async retryAll(given = {}, options = {}) {
+      refuseUnknownOptions('store.deadLetters.retryAll', given, [...filterNames, 'limit'])
+      refuseUnknownOptions('store.deadLetters.retryAll', options, ['perSecond'])
+      const { of, ...filter } = given
+      const { perSecond = defaultPerSecond } = options
       checkRate(perSecond)
       const owners = of === undefined ? undefined : await rowsOf(log, of)
       const requested = await requestMatching(log, kinds, owners, filter, perSecond)

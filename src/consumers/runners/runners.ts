@@ -17,8 +17,8 @@
  */
 import { type Named, nameOf } from '../../core/definition.ts'
 import { nearestName } from '../../core/name.ts'
-import { checkWhole } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { checkWhole, refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Services } from '../../core/service.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -90,7 +90,9 @@ interface ListedRow {
 }
 
 /** Those with names first, by name; then the others, by age. */
-async function listRunners(log: Log, { after, limit = 100 }: PageOptions): Promise<Page<RunnerDescription>> {
+async function listRunners(log: Log, options: PageOptions): Promise<Page<RunnerDescription>> {
+  refuseUnknownOptions('store.runners.list', options, pageOptionNames)
+  const { after, limit = 100 } = options
   checkWhole('limit', limit, 1, 10_000)
   const { consumers, runners } = consumerNames(log)
   const { clock } = log.names

@@ -15,17 +15,21 @@ export interface Path<out T> {
   readonly [valueType]: T
 }
 
-/** A place in a document, and the places inside of it. */
-export type Field<T> = unknown extends T ? UntypedField : Path<T> & FieldsOf<T>
+/** A place in a document, and the places inside of it. (Not conditional itself: hovers then say `Field<Customer>`.) */
+export type Field<T> = Path<T> & FieldsOf<T>
 
 /** A place whose type is not known: any field may follow. */
 export interface UntypedField extends Path<unknown> {
   readonly [name: string]: UntypedField
 }
 
-type FieldsOf<T> = [T] extends [Leaf] ? unknown : { readonly [K in KeysOf<T>]-?: Field<ValueAt<T, K>> }
+type FieldsOf<T> = unknown extends T
+  ? UntypedField
+  : [T] extends [Leaf]
+    ? unknown
+    : { readonly [K in KeysOf<T>]-?: Field<ValueAt<T, K>> }
 
-type Leaf = string | number | number | boolean | Date | null | undefined
+type Leaf = string | number | boolean | Date | null | undefined
 
 /** Of a union, the keys of all members: a document of another shape just lacks the field. */
 export type KeysOf<T> = unknown extends T

@@ -7,6 +7,7 @@ import { throwIfAborted } from '../../core/abort.ts'
 import { type Awaitable, isPromise } from '../../core/core.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
+import { optionNames } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
 import { OutcomeUnknown } from '../../database/errors.ts'
 import { foreignHandle, refuseLent } from '../../database/handle.ts'
@@ -48,6 +49,12 @@ export interface AppendOptions extends AppendDefaults {
   tx?: AnyTransaction | undefined
   signal?: AbortSignal | undefined
 }
+
+const defaultNames = { headers: true, correlationId: true, causationId: true, userId: true } as const
+export const appendOptionNames: readonly string[] = optionNames<AppendOptions>({
+  ...{ ...defaultNames, expected: true, idempotencyKey: true, onRepeat: true, allowArchived: true },
+  ...{ advisoryLock: true, tx: true, signal: true },
+})
 
 export interface AppendParts {
   readonly log: Log

@@ -66,6 +66,8 @@ export async function earlierResults(
   const found = new Map(rows.map(row => [row.stream, row]))
   return append.parts.map(part => {
     const row = found.get(part.stream)
+    if (row === undefined && by === 'key' && found.size > 0 && append.parts.length === 1)
+      throw new IdempotencyMismatch({ key: append.key! })
     // Its events were deleted with the stream, when the retention of archived streams had passed.
     if (row === undefined) throw new StreamTombstoned({ stream: part.stream })
     const { stream, version, position } = row

@@ -9,9 +9,10 @@
 
 import { throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
-import { checkPosition, type EventFilter, type From, readSettled } from '../read/log.ts'
+import { checkPosition, type EventFilter, type From, filterNames, readSettled } from '../read/log.ts'
 import { rereadable } from '../read/read.ts'
 import { type Settled, settle } from './order.ts'
 import { isStillKnown, type LogWatch, rewound } from './watch.ts'
@@ -21,6 +22,22 @@ export interface TailOptions<Type extends string = string> extends EventFilter<T
   from?: From | undefined
   signal?: AbortSignal | undefined
 }
+
+/** Ends quietly when its signal aborts, where `tailLog` throws. */
+export async function* followLog(
+  log: Log,
+  watch: LogWatch,
+  options: TailOptions,
+): AsyncGenerator<RecordedEvent, void, undefined> {
+  refuseUnknownOptions('store.events.tail', options, tailOptionNames)
+  try {
+    yield* tailLog(log, watch, options)
+  } catch (error) {
+    if (!options.signal?.aborted || !isRillflowError(error, 'aborted')) throw error
+  }
+}
+
+const tailOptionNames: readonly string[] = [...filterNames, 'from', 'signal']
 
 /** From this number of events on, a page by COPY is worth its connection. */
 const farBehind = 5_000

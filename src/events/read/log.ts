@@ -6,7 +6,7 @@
  * is read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
  * index of its own.
  */
-import { checkWhole, maxPosition } from '../../core/options.ts'
+import { checkWhole, maxPosition, optionNames } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
@@ -28,6 +28,9 @@ export interface EventFilter<Type extends string = string> {
   headers?: Readonly<Record<string, unknown>> | undefined
 }
 
+const filterFields = { types: true, streams: true, categories: true, correlationId: true, headers: true } as const
+export const filterNames: readonly string[] = optionNames<EventFilter>(filterFields)
+
 /** Where in the log to begin. A position stands for the events after it. */
 export type From = 'start' | 'now' | number
 
@@ -42,6 +45,10 @@ export interface ReadLogOptions<Type extends string = string> extends EventFilte
   includeArchived?: boolean | undefined
   signal?: AbortSignal | undefined
 }
+
+export const readLogOptionNames: readonly string[] = optionNames<ReadLogOptions>({
+  ...{ ...filterFields, from: true, to: true, limit: true, pageSize: true, includeArchived: true, signal: true },
+})
 
 const window = 10_000
 const copyPage = 2_000

@@ -6,9 +6,10 @@
  * A stream is read in either direction, in pages: memory stays flat whatever its length. Each page is one keyset query on
  * (stream, version), so its cost does not depend on where in the stream it lies.
  */
+
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
-import { describe } from '../../core/options.ts'
+import { describe, optionNames } from '../../core/options.ts'
 import { retry } from '../../core/retry.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -38,6 +39,11 @@ export interface ReadOptions {
   includeArchived?: boolean | undefined
   signal?: AbortSignal | undefined
 }
+
+export const readOptionNames: readonly string[] = optionNames<ReadOptions>({
+  ...{ from: true, after: true, to: true, since: true, until: true, direction: true, limit: true, pageSize: true },
+  ...{ includeArchived: true, signal: true },
+})
 
 export function readStream(
   log: Log,

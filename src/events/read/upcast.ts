@@ -17,40 +17,48 @@
  * One promise for the whole chain, and only if a function gave one: an event without a step costs one map lookup.
  */
 import { type Awaitable, isPromise } from '../../core/core.ts'
+import type { Definition } from '../../core/definition.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
-import { describe } from '../../core/options.ts'
+import { describe, refuseUnknownOptions } from '../../core/options.ts'
 import type { RecordedEvent } from '../definition.ts'
 import { UpcasterCycle, UpcasterFailed } from '../errors.ts'
 import { reshapeEvent } from '../event.ts'
 
-/** One step: `upcaster('OrderPlaced', { from: 1, to: 2 }, data => ({ ...data, currency: 'EUR' }))`. */
-export function upcaster<Before, After>(
-  type: string,
-  step: UpcasterStep,
-  change: (data: Before, event: RecordedEvent) => Awaitable<After>,
-): Upcaster {
-  const { from, to, toType = type } = step
+/** One step: `defineUpcaster('OrderPlaced', { from: 1, to: 2, run: data => ({ ...data, currency: 'EUR' }) })`. */
+export function defineUpcaster<Before, After>(type: string, definition: UpcasterDefinition<Before, After>): Upcaster {
+  const what = `The upcaster of ${type}`
+  refuseUnknownOptions(what, definition, ['from', 'to', 'toType', 'run'])
+  const { from, to, toType = type, run } = definition
   checkName('Event type', type)
   checkName('Event type', toType)
   if (from !== '*') checkVersion(type, 'from', from)
   checkVersion(type, 'to', to)
-  return { type, from, toType, to, change: change as Upcaster['change'] }
+  if (typeof run !== 'function')
+    throw new InvalidOption({
+      option: 'run',
+      reason: `${what} has no function to run: "run" is ${describe(run)}. Give it as a field: defineUpcaster('${type}', { …, run: data => … }).`,
+    })
+  return Object.freeze({ kind: 'upcaster', name: type, type, from, toType, to, run: run as Upcaster['run'] })
 }
 
-export interface UpcasterStep {
+export interface UpcasterDefinition<Before, After> {
   /** The version it takes, or `'*'` for any that has no step of its own. */
   readonly from: number | '*'
   /** The version it gives. */
   readonly to: number
-  /** The type it gives, if it is another. */
+  /** The type it gives. Default: the type it takes. */
   readonly toType?: string | undefined
+  /** The data of the new shape, from that of the old one. */
+  run(data: Before, event: RecordedEvent): Awaitable<After>
 }
 
-export interface Upcaster extends Required<UpcasterStep> {
+export interface Upcaster extends Definition<'upcaster'> {
   readonly type: string
+  readonly from: number | '*'
   readonly toType: string
-  change(data: unknown, event: RecordedEvent): Awaitable<unknown>
+  readonly to: number
+  run(data: unknown, event: RecordedEvent): Awaitable<unknown>
 }
 
 export function upcasters(steps: readonly Upcaster[]): Upcasters {
@@ -87,7 +95,7 @@ export interface Shape {
   readonly schemaVersion: number
 }
 
-export type StepDescription = Omit<Upcaster, 'change'>
+export type StepDescription = Omit<Upcaster, 'run' | keyof Definition>
 
 type Steps = ReadonlyMap<string, ReadonlyMap<number | '*', Upcaster>>
 
@@ -159,7 +167,7 @@ function take(step: Upcaster, event: RecordedEvent): Awaitable<RecordedEvent> {
     throw new UpcasterFailed({ type: event.type, schemaVersion: event.schemaVersion, eventId: event.id }, cause)
   }
   try {
-    const data = step.change(event.data, event)
+    const data = step.run(event.data, event)
     return isPromise(data) ? Promise.resolve(data).then(reshape).catch(fail) : reshape(data)
   } catch (cause) {
     return fail(cause)

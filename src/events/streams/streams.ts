@@ -8,9 +8,10 @@
  * touched by it, and rebuilds and followers, which read all events, still see them.
  */
 
-import { InvalidName, InvalidOption } from '../../core/errors.ts'
+import { InvalidName } from '../../core/errors.ts'
 import { category, checkName } from '../../core/name.ts'
-import { describe } from '../../core/options.ts'
+import { checkWhole, refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { AnyTransaction } from '../../database/transaction.ts'
@@ -35,19 +36,16 @@ export interface StreamDescription {
   readonly reason: string | undefined
 }
 
-export interface ListStreamsOptions {
+/** `limit`: default 100, at most 10 000. */
+export interface ListStreamsOptions extends PageOptions {
   category?: string | undefined
   /** Default 'open'. */
   state?: 'open' | 'archived' | 'all' | undefined
-  /** Only streams whose name sorts after this one: the last of the page before. */
-  after?: string | undefined
-  /** Default 100, at most 10 000. */
-  limit?: number | undefined
 }
 
 export interface Streams {
   /** Streams by name, a page at a time. */
-  list(options?: ListStreamsOptions): Promise<StreamDescription[]>
+  list(options?: ListStreamsOptions): Promise<Page<StreamDescription>>
   describe(stream: string): Promise<StreamDescription | undefined>
   /** The stream an alias stands for, made on the first call anywhere: `<category>-<uuid>`, or a bare UUID. */
   resolve(alias: string, options?: StreamOptions & { category?: string | undefined }): Promise<string>
@@ -86,13 +84,11 @@ export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorO
 /** The last event of a tombstoned stream. */
 export const tombstoneType = '$tombstone'
 
-async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<StreamDescription[]> {
-  const { after = '', limit = 100, state = 'open' } = options
-  if (!Number.isInteger(limit) || limit < 1 || limit > 10_000)
-    throw new InvalidOption({
-      option: 'limit',
-      reason: `The option "limit" of streams.list is ${describe(limit)}. It must be a whole number from 1 to 10000.`,
-    })
+async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<Page<StreamDescription>> {
+  refuseUnknownOptions('store.streams.list', options, ['category', 'state', ...pageOptionNames])
+  const { limit = 100, state = 'open' } = options
+  checkWhole('limit', limit, 1, 10_000)
+  const [after] = options.after === undefined ? [''] : (decodeCursor(options.after, 1) as [string])
   const rows = await log.database.run<StreamRow>(
     options.category === undefined
       ? sql`/* streams.list */
@@ -103,14 +99,14 @@ async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<
           where s.stream > ${after}::text
             and (${state}::text = 'all' or (${state}::text = 'archived') = (s.archived_at is not null))
           order by s.stream
-          limit ${limit}::integer`
+          limit ${limit + 1}::integer`
       : listCategory(log, checkName('Stream', options.category), { after, limit, state }),
   )
-  return rows.map(descriptionOf)
+  return pageOf(rows.map(descriptionOf), limit, last => [last.stream])
 }
 
 /** Names sort by bytes, and '.' comes right after '-': a category lies between its own name and that with a dot. */
-function listCategory(log: Log, category: string, options: Required<Omit<ListStreamsOptions, 'category'>>): Statement {
+function listCategory(log: Log, category: string, options: { after: string; limit: number; state: string }): Statement {
   const { after, limit, state } = options
   return sql`/* streams.list_category */
     select s.stream, s.version, s.created_at, s.archived_at, s.tombstoned_at, s.reason,
@@ -124,7 +120,7 @@ function listCategory(log: Log, category: string, options: Required<Omit<ListStr
       and not (length(s.stream) = 36 and s.stream ~* ${uuidPattern}::text)
       and (${state}::text = 'all' or (${state}::text = 'archived') = (s.archived_at is not null))
     order by s.stream
-    limit ${limit}::integer`
+    limit ${limit + 1}::integer`
 }
 
 async function describeStream(log: Log, stream: string): Promise<StreamDescription | undefined> {

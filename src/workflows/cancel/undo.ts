@@ -58,7 +58,7 @@ export function defineUndo<
   Data = unknown,
   M extends EventMap = UntypedEvents,
   E extends keyof M & string = keyof M & string,
->(name: string, definition: UndoOptions<Data, M, E>): Undo<Data, EventsCarried<NoInfer<M>>> {
+>(name: string, definition: UndoOptions<Data, M, E>): Undo<Data, EventsCarried<M>> {
   const what = `Undo "${name}"`
   refuseUnknownOptions(what, definition, undoOptions)
   const { run } = definition

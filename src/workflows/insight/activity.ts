@@ -2,10 +2,12 @@
  * The activity: a record of the changes of executions, line by line, in an order of its own. Its positions are
  * announced and settled like those of the log, so a reader that reads up to `settled` has missed nothing.
  */
+
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
+import { type Named, nameOf } from '../../core/definition.ts'
 import { canonicalUuid } from '../../core/id.ts'
 import { checkName } from '../../core/name.ts'
-import { describe } from '../../core/options.ts'
+import { describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
 import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../../core/page.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -168,12 +170,16 @@ export function activityOf(row: ActivityRow): Activity {
 /** Attempts that have ended. */
 export interface AttemptsOptions extends PageOptions {
   correlationId?: string | undefined
-  handler?: string | undefined
+  handler?: Named | undefined
   /** 'completed', 'failed', or the word it ended with: 'retry', 'timeout', 'max_retries', … */
   outcome?: string | undefined
   /** Fast together with its `correlationId`; alone, the latest lines are searched, page by page. */
   executionId?: string | undefined
 }
+
+const attemptsOptionNames = optionNames<AttemptsOptions>({
+  ...{ correlationId: true, handler: true, outcome: true, executionId: true, after: true, limit: true },
+})
 
 export interface Attempt extends Activity {
   readonly kind: 'completed' | 'failed'
@@ -194,12 +200,18 @@ interface AttemptRow extends ActivityRow {
 
 /** The newest first: how long each had waited, how long it ran, and how it ended. At most 1000, 100 by default. */
 export async function listAttempts(log: Log, options: AttemptsOptions): Promise<Page<Attempt>> {
-  const { correlationId, handler, limit = 100, after } = options
+  refuseUnknownOptions('store.workflows.attempts', options, attemptsOptionNames)
+  const { correlationId, limit = 100, after } = options
+  const handler = options.handler === undefined ? undefined : nameOf(options.handler)
   checkCount('A list of attempts', 'limit', limit, 1, 1000)
   const before = after === undefined ? undefined : (decodeCursor(after, 1)[0] as number)
   if (correlationId !== undefined) checkName('Correlation id', correlationId)
   if (handler !== undefined) checkName('Handler', handler)
-  const rows = await readAttempts(log, { ...options, executionId: executionOf(options.executionId), before }, limit)
+  const rows = await readAttempts(
+    log,
+    { ...options, handler, executionId: executionOf(options.executionId), before },
+    limit,
+  )
   const last = rows.at(-1)
   const isMore = last !== undefined && (rows.length === limit || last.n === maxRead)
   return {
@@ -219,7 +231,10 @@ function executionOf(given: string | undefined): string | undefined {
 /** The last line that was read is among them even if it does not fit: the next page begins there. */
 function readAttempts(
   log: Log,
-  options: AttemptsOptions & { readonly before: number | undefined },
+  options: Omit<AttemptsOptions, 'handler'> & {
+    readonly handler: string | undefined
+    readonly before: number | undefined
+  },
   limit: number,
 ): Promise<AttemptRow[]> {
   const { correlationId, handler = null, outcome = null, executionId = null, before = null } = options

@@ -3,11 +3,13 @@
  * and the changes by an operator. A change is stored, so it holds in all processes and after a restart. It is made
  * under the dispatcher's row: an event is dispatched before or after it.
  */
+
 import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { nearestName } from '../../core/name.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Transaction } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -80,10 +82,9 @@ interface HandlerRow {
 
 const maxListed = 10_000
 
-export async function listHandlers(
-  log: Log,
-  { after, limit = 1000 }: PageOptions = {},
-): Promise<Page<HandlerDescription>> {
+export async function listHandlers(log: Log, options: PageOptions = {}): Promise<Page<HandlerDescription>> {
+  refuseUnknownOptions('store.workflows.handlers.list', options, pageOptionNames)
+  const { after, limit = 1000 } = options
   checkCount('A list of handlers', 'limit', limit, 1, maxListed)
   const [handler, version] = after === undefined ? ['', 0] : (decodeCursor(after, 2) as [string, number])
   const { workflow_routes } = workflowNames(log)

@@ -11,7 +11,8 @@
 import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { StoreClosed } from '../../core/errors.ts'
-import type { Page } from '../../core/page.ts'
+import { checkWhole, refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { watchHead } from '../../events/order/watch.ts'
@@ -35,8 +36,8 @@ export interface Insight {
   attempts(options?: AttemptsOptions): Promise<Page<Attempt>>
   /** How many workflows, executions and dead letters there are, from counters. */
   stats(): Promise<WorkflowStats>
-  /** The workers that run, in all processes. */
-  workers(): Promise<WorkerDescription[]>
+  /** The workers that run, in all processes: those with names first, by name; then the others, by age. */
+  workers(options?: PageOptions): Promise<Page<WorkerDescription>>
 }
 
 /** Of one workflow. */
@@ -73,7 +74,7 @@ export function openInsight({ log, hints, settledWatch, pollMs }: InsightParts):
       list: async (options = {}) => listWorkflows(log, options),
       attempts: async (options = {}) => listAttempts(log, options),
       stats: () => readStats(log),
-      workers: () => listWorkers(log),
+      workers: async (options = {}) => listWorkers(log, options),
     },
     of: correlationId => ({
       watch: (options = {}) => watchActivity(watchParts, { ...options, correlationId }, 'start'),
@@ -111,6 +112,7 @@ interface WorkerRow {
   id: string
   name: string | null
   started_at: Date
+  started_text: string
   age_ms: number
   concurrency: number
   handlers: { handler: string; version: number }[] | null
@@ -118,7 +120,11 @@ interface WorkerRow {
   held: number
 }
 
-export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
+export async function listWorkers(log: Log, options: PageOptions): Promise<Page<WorkerDescription>> {
+  refuseUnknownOptions('store.workflows.workers', options, pageOptionNames)
+  const { after, limit = 100 } = options
+  checkWhole('limit', limit, 1, 10_000)
+  const [hasNoName, name, startedAt, id] = after === undefined ? [] : decodeCursor(after, 4)
   const { workflow_routes, workflow_executions } = workflowNames(log)
   const rows = await log.database.run<WorkerRow>(sql`/* workflows.workers */
     with busy as (
@@ -129,7 +135,7 @@ export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
       where x.worker is not null
       group by x.worker)
     select
-      r.id, r.name, r.started_at, r.concurrency,
+      r.id, r.name, r.started_at, r.started_at::text as started_text, r.concurrency,
       greatest(0, extract(epoch from ${log.names.clock}(r.fence) - r.heartbeat_at) * 1000)::float8 as age_ms,
       (select jsonb_agg(
           jsonb_build_object('handler', route.handler, 'version', route.version) order by route.handler, route.version)
@@ -141,15 +147,23 @@ export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
     left join busy on busy.worker = r.id
     where r.concurrency is not null
       and ${isAlive(log)}
-    order by r.name nulls last, r.started_at, r.id`)
-  return rows.map(row => ({
-    id: row.id,
-    name: row.name ?? undefined,
-    startedAt: row.started_at,
-    heartbeatAgeMs: row.age_ms,
-    concurrency: row.concurrency,
-    handlers: row.handlers ?? [],
-    running: Number(row.running),
-    held: Number(row.held),
-  }))
+      and (${after === undefined}::boolean
+        or (r.name is null, coalesce(r.name, ''), r.started_at, r.id)
+          > (${hasNoName ?? null}::boolean, ${name ?? null}::text, ${startedAt ?? null}::timestamptz, ${id ?? null}::text))
+    order by r.name is null, coalesce(r.name, ''), r.started_at, r.id
+    limit ${limit + 1}::integer`)
+  const { items, next } = pageOf(rows, limit, row => [row.name === null, row.name ?? '', row.started_text, row.id])
+  return {
+    items: items.map(row => ({
+      id: row.id,
+      name: row.name ?? undefined,
+      startedAt: row.started_at,
+      heartbeatAgeMs: row.age_ms,
+      concurrency: row.concurrency,
+      handlers: row.handlers ?? [],
+      running: Number(row.running),
+      held: Number(row.held),
+    })),
+    next,
+  }
 }

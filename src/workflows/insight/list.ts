@@ -3,9 +3,11 @@
  * the status of at most 1000 of them, and at most 10 000 rows. So with a filter that fits few it may be short, or empty,
  * and still have a `next`.
  */
+
 import { checkTime } from '../../consumers/dead-letters/dead-letter.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { checkName } from '../../core/name.ts'
+import { optionNames, refuseUnknownOptions } from '../../core/options.ts'
 import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../../core/page.ts'
 import { fragment, numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -26,6 +28,11 @@ export interface ListWorkflowsOptions extends PageOptions {
   parent?: string | undefined
 }
 
+const listOptionNames = optionNames<ListWorkflowsOptions>({
+  ...{ state: true, hasDeadLetters: true, startedAfter: true, startedBefore: true, parent: true },
+  ...{ after: true, limit: true },
+})
+
 const what = 'A list of workflows'
 /** How many statuses one page reads at most, and how many at once when only some of them are wanted. */
 const maxStatuses = 1000
@@ -43,6 +50,7 @@ interface Candidate {
 }
 
 export async function listWorkflows(log: Log, options: ListWorkflowsOptions): Promise<Page<WorkflowStatus>> {
+  refuseUnknownOptions('store.workflows.list', options, listOptionNames)
   const { limit = 50, after } = options
   checkCount(what, 'limit', limit, 1, maxStatuses)
   if (options.parent !== undefined) checkName('Correlation id', options.parent)

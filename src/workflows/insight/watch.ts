@@ -81,11 +81,14 @@ export function watchActivity(
   if (until !== undefined && until !== 'settled')
     throw refusal(what, 'until', `needs 'settled' as "until", or nothing, not ${describe(until)}.`)
   const watch = { filter: { correlationId, handler, kinds }, from, until, signal }
-  return { [Symbol.asyncIterator]: () => leavable(left => followActivity(parts, watch, left)) }
+  return { [Symbol.asyncIterator]: () => leavable(left => followActivity(parts, watch, left), signal) }
 }
 
-/** The `return` of a generator would wait for the next line. */
-function leavable(start: (left: AbortController) => AsyncGenerator<Activity, void>): AsyncIterator<Activity, void> {
+/** The `return` of a generator would wait for the next line. It ends quietly when the signal aborts. */
+function leavable(
+  start: (left: AbortController) => AsyncGenerator<Activity, void>,
+  signal: AbortSignal | undefined,
+): AsyncIterator<Activity, void> {
   const left = new AbortController()
   const lines = start(left)
   let isLeft = false
@@ -96,7 +99,7 @@ function leavable(start: (left: AbortController) => AsyncGenerator<Activity, voi
         const step = await lines.next()
         return isLeft ? { done: true, value: undefined } : step
       } catch (error) {
-        if (isLeft) return { done: true, value: undefined }
+        if (isLeft || (signal?.aborted && isRillflowError(error, 'aborted'))) return { done: true, value: undefined }
         throw error
       }
     },

@@ -81,7 +81,7 @@ export function defineJoin<
   M extends EventMap = UntypedEvents,
   T extends keyof M & string = keyof M & string,
   E extends keyof M & string = keyof M & string,
->(name: string, definition: JoinOptions<M, T, E>): Handler<EventsCarried<NoInfer<M>>> {
+>(name: string, definition: JoinOptions<M, T, E>): Handler<EventsCarried<M>> {
   const what = `Join "${name}"`
   const { policy = 'all', joinTimeoutMs, onJoinTimeout = 'deadLetter' } = definition
   refuseUnknownOptions(what, definition, [...reactOptions, 'policy', 'joinTimeoutMs', 'onJoinTimeout'])

@@ -75,7 +75,7 @@ const options = [
 export function defineSchedule<M extends EventMap = UntypedEvents>(
   name: string,
   definition: ScheduleOptions<M>,
-): Schedule<EventsCarried<NoInfer<M>>> {
+): Schedule<EventsCarried<M>> {
   const what = `Schedule "${name}"`
   checkName('Schedule', name)
   refuseUnknownOptions(what, definition, options)

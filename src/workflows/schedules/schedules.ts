@@ -24,8 +24,8 @@ import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { Overloaded } from '../../core/errors.ts'
 import { nearestName } from '../../core/name.ts'
-import { describe } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { describe, refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -161,8 +161,10 @@ export function openSchedules(
 async function listSchedules(
   log: Log,
   code: Pick<Scheduler, 'has'>,
-  { after, limit = 1000 }: PageOptions,
+  options: PageOptions,
 ): Promise<Page<ScheduleStatus>> {
+  refuseUnknownOptions('store.workflows.schedules.list', options, pageOptionNames)
+  const { after, limit = 1000 } = options
   checkCount('A list of schedules', 'limit', limit, 1, 10_000)
   const { workflow_schedules } = workflowNames(log)
   const rows = await log.database.run<{
@@ -277,11 +279,9 @@ async function notFound(
 }
 
 /** The latest first. */
-async function listRuns(
-  log: Log,
-  schedule: string,
-  { after, limit = 100, dueBefore }: ScheduleHistoryOptions,
-): Promise<Page<ScheduleRun>> {
+async function listRuns(log: Log, schedule: string, options: ScheduleHistoryOptions): Promise<Page<ScheduleRun>> {
+  refuseUnknownOptions('store.workflows.schedules.history', options, ['dueBefore', ...pageOptionNames])
+  const { after, limit = 100, dueBefore } = options
   const what = 'The history of a schedule'
   checkCount(what, 'limit', limit, 1, 1_000)
   if (dueBefore !== undefined && (!(dueBefore instanceof Date) || Number.isNaN(dueBefore.getTime())))

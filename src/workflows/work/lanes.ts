@@ -18,7 +18,8 @@ import { handlerRow } from '../../consumers/dead-letters/owner.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { checkName } from '../../core/name.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
@@ -83,7 +84,9 @@ export function openLanes(log: Log, hints: WorkflowHints): Lanes {
   }
 }
 
-async function listLanes(log: Log, { handler, isParked, limit = 100, after }: ListLanesOptions): Promise<Page<Lane>> {
+async function listLanes(log: Log, options: ListLanesOptions): Promise<Page<Lane>> {
+  refuseUnknownOptions('store.workflows.lanes.list', options, ['handler', 'isParked', ...pageOptionNames])
+  const { handler, isParked, limit = 100, after } = options
   checkCount('A list of lanes', 'limit', limit, 1, 10_000)
   const prefix = handler === undefined ? null : laneOfHandler(nameOf(handler))
   const rows = await log.database.run<{

@@ -113,7 +113,7 @@ test.runIf(onServer)('an append during an export is part of it as a whole or not
         await shop.store.events.append(`order-${i}`, paid, { tx })
       })
   })()
-  await waitUntil(async () => (await shop.store.streams.list()).length > 3)
+  await waitUntil(async () => (await shop.store.streams.list()).items.length > 3)
 
   const manifest = await exportStore(shop, { output })
   const later = await shop.store.events.append('order-0', placed())
