@@ -1,7 +1,7 @@
 /** The routing of events: the handlers of each, the executions that follow, and the counts of its workflow. */
 import { byBytes } from '../../events/append/send.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
-import { type Envelope, envelopeOf } from '../envelope.ts'
+import { type Envelope, envelopeOf } from '../publish.ts'
 import { type Route, routesFor } from '../routes.ts'
 import { laneOf } from '../work/lanes.ts'
 import { executionId, type NewExecution } from './enqueue.ts'
