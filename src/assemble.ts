@@ -167,6 +167,8 @@ export function assemble<M extends EventMap>(
       }
       if (definitions.some(({ kind }) => isWorkflowKind(kind))) activated.push(workflows.workflows.sync())
       await Promise.all(activated)
+      await consumers.store()
+      await subscriptions.store()
     },
     aggregates: aggregates.repository,
     snapshots: aggregates.snapshots,

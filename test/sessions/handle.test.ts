@@ -73,6 +73,8 @@ test('a command with a key is carried out once, whatever it would decide now', a
   expect(again.saved.streams[0]).toMatchObject({ version: 2, position: first.saved.position })
   const refused = store.handle(Order, 'order-1', { type: 'Pay' }, { idempotencyKey: 'pay-1', onRepeat: 'error' })
   await expect(refused).rejects.toMatchObject({ code: 'idempotency_conflict' })
+  const other = store.handle(Order, 'order-2', { type: 'Pay' }, { idempotencyKey: 'pay-1' })
+  await expect(other).rejects.toMatchObject({ code: 'idempotency_mismatch', key: 'pay-1' })
 })
 
 test('a decision can be made on the spot, and is decided anew after a conflict', async () => {
