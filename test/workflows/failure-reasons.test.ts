@@ -266,7 +266,7 @@ test('a deleted event leaves no dead letter, but is shown in the activity', asyn
 
   expect((await store.deadLetters.list()).items).toEqual([])
   expect(await query(`select outcome, error->>'code' as code from ~workflow_activity where kind = 'failed'`)).toEqual([
-    { outcome: 'eventGone', code: 'event_gone' },
+    { outcome: 'event_gone', code: 'event_gone' },
   ])
 })
 
