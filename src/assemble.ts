@@ -66,7 +66,7 @@ export function assemble<M extends EventMap>(
   const database = watchStatements(opened, { telemetry, schema: schemaName }, options)
   const onStep = ({ object, reason }: Step): void => {
     telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
-    telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
+    telemetry.log.info({ schema: schemaName, object, reason }, 'A sync has made a step.')
   }
   const tables = new TableRegistry()
   const schema = openSchema(database, { schema: schemaName, tables, library, onStep })
@@ -133,7 +133,7 @@ export function assemble<M extends EventMap>(
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
     await servers.close()
-    // Running work is cut off a little before the end: what a runner holds is given back after that.
+    // Running work is cut off a little before the end: a runner releases its leases after that.
     await settledWithin(services.close({ timeoutMs: closeMs * 0.8 }), left())
     workflows.close()
     await settledWithin(upkeep.stop(), left())

@@ -22,11 +22,11 @@ import { type Store, type StoreOptions, storeOptionNames } from './store.ts'
 
 export interface Config<M extends EventMap = UntypedEvents>
   extends Omit<StoreOptions<M>, 'database' | 'logger' | 'migrate' | 'register'> {
-  /** Whatever else is to be registered: definitions that are known only later, projections with another lifecycle. */
+  /** Registers further definitions: those that are known only later, projections with another lifecycle. */
   readonly register?: ((store: Store<M>) => Awaitable<void>) | undefined
 }
 
-/** Returns what it is given: it is there for its types, and refuses an option that does not exist. */
+/** Returns its argument, with its type. An option that does not exist is refused. */
 export function defineConfig<M extends EventMap = UntypedEvents>(config: Config<M>): Config<M> {
   refuseUnknownOptions('defineConfig', config, storeOptionNames)
   return config

@@ -1,4 +1,4 @@
-/** All that the library itself keeps in the schema of a store, folder by folder. */
+/** The objects of the library itself in the schema of a store, folder by folder. */
 import { aggregatesPart } from './aggregates/schema.ts'
 import { consumersPart } from './consumers/schema.ts'
 import { eventsPart } from './events/schema.ts'
@@ -6,8 +6,8 @@ import { type Library, libraryOf, type Part } from './schema/part.ts'
 import { subscriptionsPart } from './subscriptions/schema.ts'
 import { workflowsPart } from './workflows/schema.ts'
 
-/** Each folder that keeps something. */
+/** The folders that have tables or functions. */
 export const parts: readonly Part[] = [eventsPart, consumersPart, aggregatesPart, subscriptionsPart, workflowsPart]
 
-/** What this version of the library makes in a schema. */
+/** The objects that this version of the library makes in a schema. */
 export const library: Library = libraryOf(parts)

@@ -1,8 +1,8 @@
 /**
- * Opening a store. What it is made of is put together in `assemble.ts`.
+ * Opening a store. `assemble.ts` puts its parts together.
  *
  *     await using store = await openStore()                     embedded, in ./.rillflow
- *     await using store = await openStore({ memory: true })     embedded, gone when closed
+ *     await using store = await openStore({ memory: true })     embedded, deleted when closed
  *     await using store = await openStore({ url, migrate: true })
  */
 
@@ -59,11 +59,11 @@ import type { Schedule } from './workflows/schedules/schedule.ts'
 import type { WorkflowDefinition, WorkflowOptions, Workflows } from './workflows/workflows.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions, SlowStatementOptions {
-  /** The events there are, from `defineEvents`: types them, and checks them where a schema is given. */
+  /** The events of the store, from `defineEvents`: their types, and the schemas that check them. */
   events?: EventDefinitions<M> | undefined
-  /** Where the embedded store keeps its data. Default `./.rillflow`. */
+  /** The folder of the embedded store. Default `./.rillflow`. */
   folder?: string | undefined
-  /** An embedded store that is gone when it is closed. Default false. */
+  /** An embedded store in memory: its data is lost when it is closed. Default false. */
   memory?: boolean | undefined
   /** The schema that holds everything of this store. Default `rillflow`. */
   schema?: string | undefined
@@ -78,13 +78,13 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   maxEventBytes?: number | undefined
   /** The largest body of one document. Default 16 MiB. */
   maxDocumentBytes?: number | undefined
-  /** Headers, causation, correlation and user of all that sessions write, unless they say otherwise. */
+  /** Headers, causation, correlation and user of all writes of sessions, unless a session has its own. */
   sessionDefaults?: AppendDefaults | undefined
-  /** How often whoever waits for events looks without a hint. Default 1000. */
+  /** How often code that waits for events looks without a hint. Default 1000. */
   pollMs?: number | undefined
   /** How long an append is sent again after its connection broke. Default 30 000. */
   resendMs?: number | undefined
-  /** Appends that may wait at once; more are refused with `Overloaded`. Default 10 000. */
+  /** The most appends that may wait at once; more are refused with `Overloaded`. Default 10 000. */
   maxQueuedAppends?: number | undefined
   /** Limits of workflows. */
   workflows?: WorkflowOptions | undefined
@@ -103,7 +103,7 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   database?: Database | undefined
   /** `defineAggregate`, `defineClassAggregate`, `defineProjectedAggregate`. */
   aggregates?: readonly Aggregate[] | undefined
-  /** Documents that are simply kept: `defineCollection`. */
+  /** Collections of documents: `defineCollection`. */
   collections?: readonly Collection[] | undefined
   /** `defineProjection`, `defineDocumentProjection`, `defineTableProjection`. */
   projections?: readonly Projection[] | undefined
@@ -115,17 +115,19 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   handlers?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
   /** Handlers that run once for a batch: `defineJoin`. */
   joins?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
-  /** What undoes steps when a workflow is compensated: `defineUndo`. */
+  /** Code that undoes steps when a workflow is compensated: `defineUndo`. */
   undos?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
-  /** Events that are published because it is time: `defineSchedule`. */
+  /** Events that are published at certain times: `defineSchedule`. */
   schedules?: readonly Schedule<EventsAccepted<NoInfer<M>>>[] | undefined
   /** Registers definitions that are known only later; called with the store once it is open, with that of each tenant if it has any. */
   register?: ((store: Store<M>) => unknown) | undefined
   /** Many tenants instead of one: `'schema'` for all in this database, a directory for many servers. */
   tenancy?: Tenancy | undefined
-  /** Whose turn it is, asked by every call that names no tenant: `() => requestContext.getStore()?.tenant`. */
+  /**
+   * Returns the current tenant; called by every call that names no tenant: `() => requestContext.getStore()?.tenant`.
+   */
   tenant?: (() => string | undefined) | undefined
-  /** What the schema of a tenant begins with. Default `tenant_`. */
+  /** The prefix of the schema of a tenant. Default `tenant_`. */
   tenantPrefix?: string | undefined
 }
 
@@ -141,32 +143,37 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   newId(category: Named): string
   readonly schema: Schema
   readonly projections: Projections
-  /** Makes definitions known to this store that it was not opened with. An inline projection that is new is then active. */
+  /**
+   * Makes definitions known to this store that it was not opened with. The promise resolves when new inline projections
+   * are active.
+   */
   register(...definitions: readonly StoreDefinition<M>[]): Promise<void>
-  /** Aggregates of one kind: loaded, asked, committed. */
+  /** Aggregates of one kind: load, decide, commit. */
   aggregates<State, Command, E extends EventMap>(aggregate: Aggregate<State, Command, E>): Repository<State, Command, E>
-  /** The snapshots that are written in the background, of an aggregate that is defined with such: run by hand, and measured. */
+  /** The background snapshots of an aggregate: runs them by hand, and reports their state. */
   snapshots(aggregate: Aggregate): Snapshotter
   /** A unit of work: `await using session = store.session()`. */
   session(options?: SessionOptions): Session<M>
-  /** Loads, decides and saves, anew if somebody else was faster: `store.handle(Order, 'order-42', command)`. */
+  /**
+   * Loads, decides and saves; again after a conflict with another writer: `store.handle(Order, 'order-42', command)`.
+   */
   readonly handle: Handle<M>
-  /** The same with a decision on the spot: `store.decide(Order, 'order-42', order => events)`. */
+  /** The same with a decision in the call: `store.decide(Order, 'order-42', order => events)`. */
   readonly decide: DecideOn<M>
-  /** Events of the log for code of yours, with acknowledgements. */
+  /** Events of the log for your code, with acknowledgements. */
   readonly subscribe: Subscribe<M>
-  /** The subscriptions that are stored: their state, and what operators do with them. */
+  /** The stored subscriptions: their state and their administration. */
   readonly subscriptions: Subscriptions<M>
   /** Handlers that run because of events, durably. */
   readonly workflows: Workflows<M>
   /**
-   * Runs, in this process, everything that was defined: projections, processors, subscriptions, handlers, schedules,
+   * Runs the definitions of the store in this process: projections, processors, subscriptions, handlers, schedules,
    * snapshots and upkeep. Many processes share the work. Resolves when it runs.
    */
   start(options?: RunnerOptions): Promise<Runner>
   /** The runners of all processes. */
   readonly runners: Runners
-  /** Everything that follows the log: its state, what operators do with it, and running it by hand. */
+  /** All consumers of the log: their state, their administration, and running them by hand. */
   readonly consumers: ConsumerAdministration
   /** Events that failed for good, of consumers and of handlers. */
   readonly deadLetters: DeadLetters
@@ -174,30 +181,33 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
   export(options: ExportOptions): Promise<ExportManifest>
-  /** Brings in what `export` has written, on any engine; this store must be empty. */
+  /** Imports the folder of an export, on any engine; this store must be empty. */
   import(options: StoreImportOptions): Promise<ExportManifest>
-  /** Deletes what is older than `retention` says, now; or tells what would go. */
+  /** Deletes data that is older than its retention now, or reports what would be deleted. */
   upkeep(options?: UpkeepOptions): Promise<UpkeepReport>
-  /** Looks for what is wrong or will be, and says what mends it. */
+  /** Looks for present and coming problems of the store, and says how to fix each. */
   doctor(options?: DoctorOptions): Promise<Diagnosis>
   /** Copies an embedded store into a new folder while it runs; writers wait for the copy. See `restoreBackup`. */
   backup(options: BackupOptions): Promise<BackupResult>
   /** The store's counters since it was opened. */
   metrics(): Record<Counter, number>
-  /** Listens for whoever watches the store: `/health/live`, `/health/ready` and `/metrics`. It closes with the store. */
+  /** Starts an HTTP server with `/health/live`, `/health/ready` and `/metrics`. It closes with the store. */
   server(options: ServerOptions): Promise<StoreServer>
-  /** For development: runs `work` and tells what it touched, and what came of that while it ran. */
+  /**
+   * For development: runs `work` and returns its reads and writes, with the consumers and handlers that ran because of
+   * them.
+   */
   trace<T>(work: () => Promise<T>, options?: TraceOptions): Promise<Trace<T>>
   /** Waits for running work, then frees everything. May be called again. */
   close(): Promise<void>
 }
 
-/** A store with tenants. Its own parts are those of the tenant whose turn it is; without one they refuse. */
+/** A multi-tenant store. Its members act on the current tenant; without one they throw `TenantRequired`. */
 export interface TenantedStore<M extends EventMap = UntypedEvents> extends Store<M> {
-  /** Runs the tenants that have something to do, in this process; `concurrency` is that of all of them together. */
+  /** Runs the tenants that have work, in this process; `concurrency` is that of all of them together. */
   start(options?: TenantsStartOptions): Promise<RunningTenants>
   readonly tenants: Tenants
-  /** Everything a store has, of one tenant. */
+  /** The members of a store that belong to one tenant. */
   tenant(name: string): Store<M>
   session(options?: SessionOptions & { tenant?: string | undefined }): Session<M>
 }
@@ -229,7 +239,7 @@ export const storeOptionNames: readonly string[] = optionNames<StoreOptions>({
   ...{ schedules: true, register: true, tenancy: true, tenant: true, tenantPrefix: true },
 })
 
-/** What `store.register` takes. */
+/** The definitions that `store.register` takes. */
 export type StoreDefinition<M extends EventMap = UntypedEvents> =
   | Aggregate
   | Collection
@@ -238,7 +248,7 @@ export type StoreDefinition<M extends EventMap = UntypedEvents> =
   | Subscription
   | WorkflowDefinition<EventsAccepted<M>>
 
-/** What does not depend on the types of the events. */
+/** The options that do not depend on the types of the events. */
 type PlainOptions = Omit<StoreOptions<EventMap>, 'events' | 'register' | 'handlers' | 'joins' | 'undos' | 'schedules'>
 
 const emptyUrl =
@@ -258,7 +268,10 @@ async function openDatabase(options: PlainOptions): Promise<Database> {
   }
   const [place, other] = Object.entries(places).flatMap(([name, given]) => (given === undefined ? [] : [name]))
   if (place !== undefined && other !== undefined)
-    throw new InvalidOption({ option: other, reason: `and ${place} exclude each other: a store is in one place` })
+    throw new InvalidOption({
+      option: other,
+      reason: `The options "${place}" and "${other}" exclude each other. A store is in one place: give one of them.`,
+    })
   if (place === 'url' || place === 'pool')
     return (await import('./database/postgres/postgres.ts')).openPostgres(options)
   const { openPglite } = await import('./database/pglite/pglite.ts')

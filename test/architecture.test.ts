@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { parts } from '../src/parts.ts'
 import * as rules from './support/architecture-rules.ts'
-import { readSources, type Source } from './support/source-files.ts'
+import { readDocuments, readSources, type Source } from './support/source-files.ts'
 
 const sources = readSources('src', 'test', 'examples', 'bench', 'scripts')
 const lockFile = { path: 'package-lock.json', text: readFileSync('package-lock.json', 'utf8') }
@@ -145,6 +145,57 @@ const sentences: Record<string, Example> = {
       'bench/harness/rounds.ts': `// import a from './a.ts'`,
       'bench/harness/rillflow.ts': `export * from '../../dist/index.js'`,
     },
+  },
+  'the message of an invalid option is a sentence': {
+    rule: rules.optionErrorsAreSentences,
+    caught: {
+      'src/core/page.ts': `throw new InvalidOption({ option: 'after', reason: 'must be text' })`,
+      'src/core/options.ts': 'throw new InvalidOption({\n  option,\n  reason: `must be a number`,\n})',
+    },
+    passed: {
+      'src/core/page.ts': `throw new InvalidOption({ option: 'after', reason: 'The option "after" must be text.' })`,
+      'src/core/options.ts': 'throw new InvalidOption({ option, reason: `The limit must be a number.` })',
+      'src/core/name.ts': `throw new InvalidName({ what, given, reason: 'is empty' })`,
+    },
+  },
+  'source, documentation and test titles use plain words': {
+    rule: rules.wordsArePlain,
+    caught: {
+      'src/consumers/run.ts': '/** A runner is told of it. */',
+      'src/consumers/feed.ts': 'async function applyTold() {}',
+      'src/core/a.ts': '// Whoever holds it continues.',
+      'src/core/b.ts': '/** Built beside its writers. */',
+      'src/core/c.ts': 'const mostSessions = 10',
+      'src/core/d.ts': '/**\n * Who cannot renew\n * must stop.\n */',
+      'src/core/e.ts': 'refuse(`"run" is no function.`)',
+      'src/core/f.ts': '/**\n * That rebuild is gone\n * on with.\n */',
+      'src/core/g.ts': '// It is not in the log any more.',
+      'src/core/h.ts': '/** A heartbeat is a sign of life. */',
+      'src/core/i.ts': 'const isTired = true',
+      'src/tenants/roster.ts': 'export const roster = 1',
+      'src/workflows/worker.ts': 'interface Seats { free: number }',
+      'src/workflows/publish.ts': 'const flow = await workflows.publish(event)',
+      'src/workflows/complete.sql.ts': 'plpgsql`create function ~workflow_finish()`',
+      'src/workflows/retry.ts': 'if (row.is_letter) return',
+      'src/workflows/insight.ts': 'export interface LetterGroup {}',
+      'docs/guides/runners.md': 'Start a daemon in each process.',
+      'README.md': 'Stop who writes the data.',
+      'test/a.test.ts': `${'te'}st('nobody hears of it', () => {})`,
+      'test/b.test.ts': `${'desc'}ribe.each([1])(\`a worker with seats\`, () => {})`,
+    },
+    passed: {
+      'src/core/a.ts': '// There is no store. It is no longer open. Is there any more work?',
+      'src/core/b.ts': '/** The user who caused it. */ process.nextTick(run)',
+      'src/core/c.ts': "import { finished } from 'node:stream/promises'\nconst mark = 'unfinished'",
+      'src/core/d.ts':
+        'const overflow = workflow; // at most 10, almost all, jointly, stolen, a clone, a heartbeat, the heart',
+      'src/core/e.ts':
+        'for (const letter of text) deadLetters.push(letter) // a capital letter; dead_letters, DeadLetterGroup',
+      'docs/guides/a.md': 'A request flows from one service to another. People who write code.',
+      'test/a.test.ts': "const told = 1\ntest('a retry of a dead letter succeeds', () => whoever(told))",
+      'bench/peers/other.ts': 'other.toldSomething()',
+    },
+    on: [...sources, ...readDocuments('docs', 'README.md')],
   },
   'the lock file holds no download addresses': {
     rule: rules.lockFileHasNoAddresses,

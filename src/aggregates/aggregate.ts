@@ -1,5 +1,5 @@
 /**
- * An aggregate as it is defined: what the events of one category of streams add up to, and what may happen next.
+ * The definition of an aggregate: the state that the events of a stream fold to, and the decisions on that state.
  *
  *     const Order = defineAggregate('order', {
  *       events,                                                     types the code below
@@ -34,11 +34,11 @@ import type {
 } from '../events/definition.ts'
 import type { ReadStored } from './projected.ts'
 
-/** Everything that is known of one kind of stream. */
+/** The definition of one category of streams. */
 export interface Aggregate<State = unknown, Command = never, M extends EventMap = never>
   extends Definition<'aggregate'>,
     AggregateCode {
-  /** Never there at run time: it carries the types. An aggregate on some of a store's events fits that store. */
+  /** Absent at run time: it carries the types. An aggregate on some of a store's events fits that store. */
   readonly '~types'?:
     | { readonly state: State; readonly command: (command: Command) => void; readonly events: (map: M) => void }
     | undefined
@@ -46,7 +46,7 @@ export interface Aggregate<State = unknown, Command = never, M extends EventMap 
   stream(id: string): string
 }
 
-/** An event as a decision gives it and a fold sees it: without what is known only once it is stored. */
+/** An event as a decision returns it and a fold sees it: without the fields that it gets when it is stored. */
 export type AnyEvent = NewEventOf<string, unknown>
 
 /** The code of an aggregate as this folder calls it, whatever the form it was written in. */
@@ -89,7 +89,7 @@ export interface SnapshotOptions extends Pick<ConsumerOptions, 'leaseMs' | 'time
 }
 
 export interface AggregateOptions<State> {
-  /** Checks the state that a commit would lead to. It throws, or returns why not, to refuse the commit. */
+  /** Checks the state after a commit. To refuse the commit it throws, or returns the reason. */
   // biome-ignore lint/suspicious/noConfusingVoidType: a function that only throws returns nothing
   readonly validate?: ((state: State) => string | undefined | void) | undefined
   readonly snapshots?: SnapshotOptions | undefined
@@ -101,14 +101,14 @@ export interface AggregateOptions<State> {
 
 export interface AggregateDefinition<M extends EventMap, State, Type extends string, Command>
   extends AggregateOptions<NoInfer<State>> {
-  /** The events there are; only their types are used. */
+  /** The events of the store; only their types are used. */
   readonly events?: EventDefinitions<M> | undefined
   /** The state of a stream without events. */
   readonly initial: () => State
   /** The state after an event: a function for each type, or one for all. Other events leave the state as it is. */
   readonly evolve: Evolve<NoInfer<M>, State, Type>
   /**
-   * What happens because of a command: events, `[]` if nothing does. It throws to refuse the command. TypeScript takes a
+   * Returns the events that follow from a command, `[]` for none. It throws to refuse the command. TypeScript takes a
    * literal inside of `data` for any text, unless it is written `'card' as const`.
    */
   readonly decide?: Decide<NoInfer<M>, NoInfer<State>, Command> | undefined
@@ -190,7 +190,7 @@ export interface AggregateInstance<Event extends AnyEvent = never> {
   /** Changes itself as the event says, and does nothing else. */
   apply(event: Event): unknown
   snapshot?(): unknown
-  /** Called on a new instance, with what `snapshot` returned. */
+  /** Called on a new instance, with the result of `snapshot`. */
   hydrate?(snapshot: unknown): unknown
 }
 
@@ -239,7 +239,7 @@ function formOfClass(kind: new () => AggregateInstance): AggregateCode['snapshot
   }
 }
 
-// ── What all forms have in common ────────────────────────────────────────────────────────────────────────────────
+// ── Common to all forms ──────────────────────────────────────────────────────────────────────────────────────────
 
 /** Checks the options and puts a definition together. */
 export function makeAggregate<State, Command, M extends EventMap>(

@@ -14,7 +14,7 @@
  * - A snapshot is the fold of the events up to its version, whatever is appended meanwhile. A newer one is never replaced by
  *   an older one. It is an optimization only: without it, or with one of another `stateVersion`, the stream is folded from
  *   its first event.
- * - States in memory belong to one store, and are used only while the stream still leads through them.
+ * - States in memory belong to one store, and are used only if the stream still has the event of their version.
  *
  * What can fail: `FoldFailed` where `evolve` throws or returns nothing; `InvalidDecision`; `InvalidAggregateState`. A state
  * that a snapshot cannot hold (`SnapshotRefused`) does not fail the commit: there is a warning, and no snapshot.

@@ -1,7 +1,7 @@
 /**
- * Recent states in memory, the least recently used of which is dropped first. Each is the text that a snapshot would have,
- * so that code which changes a state in place changes nothing here. A hint only: the loader reads the stream from the
- * version of the state on, and finds out whether it still holds.
+ * Recent states in memory, the least recently used of which is dropped first. Each is the text that a snapshot would
+ * have, so that code which changes a state in place changes nothing here. A hint only: the loader reads the stream from
+ * the version of the state on, and finds out whether it is still valid.
  */
 export interface CachedState {
   readonly version: number

@@ -1,6 +1,6 @@
 /**
- * From a stream to its state, with one query where the tail fits a page: the newest state that is known, and the events
- * after it folded into it.
+ * Loads the state of a stream, with one query where the tail fits a page: the newest known state, and the events after
+ * it folded into it.
  *
  *     now        a state in memory ─┐
  *                a snapshot ────────┼──► fold the events after it ──► state, version
@@ -9,7 +9,7 @@
  *     at         the events up to that time, from the first
  *
  * Guarantees:
- * - A state from memory is used only if the event of its version is still there: the query reads that one, too.
+ * - A state from memory is used only if the event of its version still exists: the query reads that one, too.
  * - A snapshot and the events after it come from one statement, so they belong together.
  * - Only committed states are remembered: a transaction may see events that no other will ever see.
  *
@@ -143,7 +143,7 @@ async function foldUntil(
   return folded
 }
 
-/** Undefined if the stream is not the one that the state was remembered of. */
+/** Undefined if the remembered state belongs to another stream of this name. */
 async function foldFrom(
   log: Log,
   aggregate: Aggregate,
@@ -240,7 +240,10 @@ async function foldPage(
     if (snapshot !== undefined)
       folded = { state: thaw(aggregate, snapshot.body), version: snapshot.version, eventId: snapshot.eventId }
   } catch (error) {
-    log.telemetry.log.warn({ schema: log.schema, stream, error }, 'a snapshot could not be read: the stream is folded')
+    log.telemetry.log.warn(
+      { schema: log.schema, stream, error },
+      'A snapshot could not be read. The stream is folded from its first event.',
+    )
     const whole = await readPage(log, aggregate, stream, executor, { to: page.to, isWhole: true })
     return foldPage(log, aggregate, stream, executor, whole)
   }

@@ -19,7 +19,7 @@ export interface LoadedAggregate<State, Command, M extends EventMap = object> {
   readonly version: number
   /** The events that are staged and not committed yet. */
   readonly events: readonly NewEventIn<M>[]
-  /** Stages what the aggregate decides, and returns it. */
+  /** Stages the events that the aggregate decides, and returns them. */
   decide(command: Command): readonly NewEventIn<M>[]
   /** Stages events that need no decision. */
   append(events: NewEventIn<M> | readonly NewEventIn<M>[]): void
@@ -75,7 +75,7 @@ export class Loaded implements LoadedAggregate<unknown, unknown> {
     this.#refuseFailed()
     const { name, decide } = this.aggregate
     if (decide === undefined) {
-      const reason = `Aggregate "${name}" has no "decide", so it takes no commands. Define it with one, or decide on the spot with store.decide(aggregate, id, state => events).`
+      const reason = `Aggregate "${name}" has no "decide", so it takes no commands. Define it with one, or decide in the call with store.decide(aggregate, id, state => events).`
       throw new InvalidOption({ option: 'decide', reason })
     }
     const events = decidedEvents(this.aggregate, this.stream, decide(command, this.#state))

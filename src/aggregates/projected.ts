@@ -1,6 +1,6 @@
 /**
- * An aggregate whose state is the document of a projection: what the projection has stored of the stream, and the events
- * after that folded by the projection's own code. So it is the same whether the projection is inline, async or live.
+ * An aggregate whose state is the document of a projection: the stored document, and the later events of the stream
+ * folded by the projection's own code. So it is the same whether the projection is inline, async or live.
  *
  *     const Order = defineProjectedAggregate('order', { projection: orders, decide: (command, order) => … })
  *
@@ -14,7 +14,7 @@ import { toRecordedEvent } from '../events/event.ts'
 import type { Log } from '../events/log.ts'
 import { type Aggregate, type AggregateOptions, type AnyEvent, makeAggregate } from './aggregate.ts'
 
-/** A document projection, seen from here. */
+/** The parts of a document projection that an aggregate uses. */
 export interface FoldingProjection<Doc, M extends EventMap> {
   readonly '~document'?: Doc | undefined
   readonly '~events'?: ((map: M) => void) | undefined
@@ -35,7 +35,7 @@ export type ReadStored = (
 export interface ProjectedAggregateDefinition<Doc, M extends EventMap, Command>
   extends Pick<AggregateOptions<NoInfer<Doc> | null>, 'validate'> {
   readonly projection: FoldingProjection<Doc, M>
-  /** What happens because of a command: events, `[]` if nothing does. It throws to refuse the command. */
+  /** Returns the events that follow from a command, `[]` for none. It throws to refuse the command. */
   readonly decide?:
     | ((command: Command, document: NoInfer<Doc> | null) => NewEventIn<NoInfer<M>> | readonly NewEventIn<NoInfer<M>>[])
     | undefined

@@ -45,7 +45,7 @@ export interface Repository<State, Command, M extends EventMap = object> {
   load(id: string, options?: LoadOptions): Promise<LoadedAggregate<State, Command, M>>
   /** The state as it is now; undefined if the stream has no events. */
   fetchLatest(id: string, options?: { tx?: AnyTransaction | undefined }): Promise<State | undefined>
-  /** Appends what is staged; `VersionConflict` if the stream has changed since it was loaded. */
+  /** Appends the staged events; `VersionConflict` if the stream has changed since it was loaded. */
   commit(loaded: LoadedAggregate<State, Command, M>, options?: CommitOptions): Promise<AppendResult>
   /** Appends events that are decided already; the state they lead to is validated all the same. */
   commit(
@@ -64,7 +64,7 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
   const load = (id: string, { tx, ...range }: LoadOptions = {}): Promise<Loaded> =>
     loadForWriting(parts, aggregate, id, executorFor(parts, tx), range)
 
-  /** Looked up first: the state that the first call led to would refuse a second one. */
+  /** Looked up first: the state after the first call would refuse a second one. */
   const isRepeat = async (id: string, { idempotencyKey: key, tx }: CommitOptions): Promise<boolean> => {
     if (key === undefined) return false
     checkStream(aggregate, id)
@@ -157,8 +157,8 @@ async function commit(
 }
 
 /**
- * Loads an aggregate to decide on, through any executor. A session appends what is `staged()` together with its other
- * writes, and with the snapshot of `snapshotOf`.
+ * Loads an aggregate to decide on, through any executor. A session appends the events of `staged()` together with its
+ * other writes, and with the snapshot of `snapshotOf`.
  */
 export async function loadForWriting(
   parts: LoadParts,

@@ -137,9 +137,9 @@ export async function removeSnapshots(
 }
 
 /**
- * Writes the snapshot that a commit makes due, in the transaction of its append, between the checks and the positions: the
- * snapshot is there if and only if the events are, and since the version is checked under the lock of the stream, it is the
- * fold of the events up to its version, whatever else is written. Undefined if none is due.
+ * Writes the snapshot that a commit makes due, in the transaction of its append, between the checks and the positions:
+ * the snapshot is committed with the events or not at all, and since the version is checked under the lock of the
+ * stream, it is the fold of the events up to its version. Undefined if none is due.
  */
 export function snapshotOf(
   { log }: { readonly log: Log },
@@ -159,7 +159,10 @@ export function snapshotOf(
   } catch (error) {
     if (!isRillflowError(error, 'snapshot_refused')) throw error
     log.telemetry.count('snapshots_refused_total')
-    log.telemetry.log.warn({ schema: log.schema, stream, error }, 'a commit went without the snapshot that was due')
+    log.telemetry.log.warn(
+      { schema: log.schema, stream, error },
+      'A snapshot was due and could not be written. The commit succeeded without it.',
+    )
     return undefined
   }
 }

@@ -7,9 +7,9 @@
  *     await store.snapshots(Order).runUntilIdle()             or by hand
  *
  * Guarantees:
- * - Each event of the log is looked at once, so it comes to an end, also where a stream cannot be folded: that is logged,
+ * - Each event of the log is read once, so it reaches the end, also where a stream cannot be folded: that is logged,
  *   and the stream stays without a snapshot.
- * - What is written is folded by the aggregate's own code from the events that are there, and nothing else is written.
+ * - It writes only snapshots, which the aggregate's own code folds from the events of the log.
  */
 
 import { type BatchContext, type Consumer, consumer } from '../consumers/consumer.ts'
@@ -30,7 +30,7 @@ export interface Snapshotter {
   readonly name: string
   /** One batch. */
   runOnce(options?: RunOptions): Promise<RunResult & { readonly written: number }>
-  /** Batches until nothing is left that could be done now; returns how many snapshots were written. */
+  /** Batches until it can write no snapshot now; returns how many were written. */
   runUntilIdle(options?: RunOptions): Promise<number>
   metrics(): Promise<SnapshotterMetrics>
   /** Removes it from this store, so that no runner of this process runs it. */
@@ -172,7 +172,7 @@ async function readGaps(
   { name, stateVersion }: Aggregate,
   every: number,
 ): Promise<Pick<SnapshotterMetrics, 'candidates' | 'maxGap'>> {
-  // By bytes, "." is what follows "-": between them lie the streams of the category.
+  // By bytes "." follows "-": the streams of the category are between them.
   const [row] = await log.database.run<{ candidates: number; gap: number }>(sql`/* snapshots.gaps */
     select
       count(*) filter (where s.version - coalesce(n.version, 0) >= ${every}::bigint) as candidates,

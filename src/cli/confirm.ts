@@ -1,5 +1,5 @@
 /**
- * Asks for confirmation before something is destroyed. It asks only on a terminal; elsewhere nobody could answer, so `--yes`
+ * Asks for confirmation before something is destroyed. It asks only on a terminal; elsewhere there is no one to answer, so `--yes`
  * is required there.
  */
 import { createInterface } from 'node:readline/promises'

@@ -1,8 +1,8 @@
 /**
- * What operators and programs do with consumers, by definition or name: `store.consumers`. One administration for
- * projections, processors, subscriptions, snapshotters and the dispatcher of workflows.
+ * The administration of consumers, by definition or name: `store.consumers`. It is the same for projections,
+ * processors, subscriptions, snapshotters and the dispatcher of workflows.
  *
- *     list · status                        how far each is, and what holds it up            (status.ts)
+ *     list · status                        how far each is, and what delays it              (status.ts)
  *     pause · resume · reset · remove      changes its row; the operator wins over a batch  (operator.ts)
  *     waitFor                              until it has applied a position                  (wait-for.ts)
  *     runOnce · runUntilIdle · run         by hand, in this process                         (run/run.ts)
@@ -57,11 +57,11 @@ export interface ConsumerAdministration {
   remove(consumer: Named, options?: GroupOption): Promise<void>
   /** Resolves when it has applied a position: how to read your own writes. */
   waitFor(consumer: Named, position: number, options?: WaitForOptions): Promise<void>
-  /** One batch, here; of a subscription what is settled now. Reports what failed. */
+  /** One batch, in this process; of a subscription, the settled events. The result has the error of a failure. */
   runOnce(consumer: Named, options?: RunOptions): Promise<RunResult>
-  /** Batches until nothing is left that could be done now, of one or of all; returns how many events were passed. */
+  /** Batches until no event can be applied now, of one consumer or of all; returns how many events were passed. */
   runUntilIdle(consumer?: Named, options?: RunOptions): Promise<number>
-  /** Runs it here until the signal aborts; rejects with the error that stopped it. */
+  /** Runs it in this process until the signal aborts; rejects with the error that stopped it. */
   run(consumer: Named, options?: RunOptions): Promise<void>
 }
 
@@ -101,7 +101,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
     status: async (of, { group = 'default' } = {}) => readGroupStatus(consumers, nameOf(of), group),
     pause: (of, options = {}) => change(of, options, (rows, tx) => operator.pause(log, rows, tx)),
     resume: (of, options = {}) =>
-      // A subscription keeps what it has delivered, so that it can still be acknowledged.
+      // A subscription keeps the events that it has delivered, so that they can still be acknowledged.
       change(of, options, (rows, tx, isDivided) => operator.resume(log, rows, tx, { keepsHolder: isDivided })),
     async reset(of, position, options = {}) {
       checkPosition('position', position)
@@ -161,7 +161,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
   }
   return administration
 
-  /** The dispatcher is not run by hand: what it dispatches needs a runner with handlers. */
+  /** The dispatcher is not run by hand: its executions need a runner with handlers. */
   function byHand(): Consumer[] {
     return consumers.list().filter(each => each.kind !== 'dispatcher')
   }
@@ -173,7 +173,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
     throw new ConsumerNotFound({ consumer: name, nearest: nearestName(name, names) })
   }
 
-  /** One definition; if its policy stops it, it is as it says itself, because the caller waits for the error. */
+  /** One definition. If its policy stops it, it is not paused, because the caller waits for the error. */
   function runnableAlone(name: string): Runnable {
     if (isDivided(name)) {
       const runnable = runnables.find(each => each.names('subscriptions').includes(name))!

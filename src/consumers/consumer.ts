@@ -24,14 +24,14 @@ import { consumerNames } from './schema.ts'
 
 export type ConsumerKind = 'projection' | 'processor' | 'subscription' | 'snapshotter' | 'dispatcher'
 
-/** Which events a consumer wants; all that is given must hold. The database looks at all but `where`. */
+/** Which events a consumer wants; all given conditions must hold. The database evaluates all but `where`. */
 export interface ConsumerFilter<Type extends string = string> extends EventFilter<Type> {
   /** Evaluated in this process, for conditions that a filter cannot express. */
   where?: ((event: RecordedEvent) => boolean) | undefined
 }
 
 /**
- * Where a consumer begins that is new: at the start of the log, now, or after a position. A position beyond the head is
+ * Where a new consumer begins: at the start of the log, now, or after a position. A position beyond the head is
  * refused, because the events up to it would be skipped when they come.
  */
 export type From = 'start' | 'now' | number
@@ -57,12 +57,12 @@ export interface Consumer {
   readonly takesFaults?: boolean | undefined
   /**
    * Called before its events are read, outside of any transaction; while it rejects, the consumer waits. The signal
-   * aborts when the lease is to be given back.
+   * aborts when the lease is to be released.
    */
   prepare?(signal?: AbortSignal): Promise<void>
   /**
-   * Applies events in the order of their positions, within `ctx.tx`. If it throws, all it did there is undone, and the
-   * same events come again one by one. It may be called with any number of events from 1 to `batchSize`.
+   * Applies events in the order of their positions, within `ctx.tx`. If it throws, its writes are undone, and the same
+   * events come again one by one. It may be called with any number of events from 1 to `batchSize`.
    */
   handle(events: readonly RecordedEvent[], ctx: BatchContext): Promise<void>
   /**
@@ -122,7 +122,7 @@ export const consumerOptionNames: readonly (keyof ConsumerOptions)[] = [
 ]
 
 export interface ConsumerDefaults {
-  /** What happens after the last attempt, unless the options say otherwise. Default 'deadLetter'. */
+  /** The action after the last attempt, unless the options say otherwise. Default 'deadLetter'. */
   readonly onFailure?: FailureEnd | undefined
   readonly pausesWhenStopped?: boolean | undefined
 }
@@ -164,7 +164,7 @@ export function beyondHead(name: string, option: string, position: number, head:
   return new InvalidOption({ option, reason })
 }
 
-/** Makes the consumer's row if there is none. A row that is there keeps its checkpoint. */
+/** Makes the consumer's row if there is none. An existing row keeps its checkpoint. */
 export async function ensureConsumer(
   log: Log,
   { name, kind, from }: Pick<Consumer, 'name' | 'kind' | 'from'>,

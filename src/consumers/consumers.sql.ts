@@ -1,6 +1,6 @@
 /**
- * Pieces of SQL that write the tables of this folder, for statements and for functions of other folders. So whatever
- * changes a checkpoint or a dead letter stands here, also where it has to be part of a larger function.
+ * Pieces of SQL that write the tables of this folder, for statements and for functions of other folders. So every write
+ * to a checkpoint or a dead letter is in this folder, also where it has to be part of a larger function.
  */
 import { type Fragment, fragment } from '../database/sql.ts'
 
@@ -9,7 +9,7 @@ export function lastEntries(list: Fragment): Fragment {
   return fragment`jsonb_path_query_array(${list}, '$[last-19 to last]')`
 }
 
-/** A list of changes of state with one more behind it: the state of `d` goes from what it is to another. */
+/** The list of changes of state with one more at its end: the state of `d` changes to another. */
 export function withChange(at: Fragment, to: Fragment, note: Fragment = fragment`null`): Fragment {
   return lastEntries(fragment`d.history || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
           'at', ${at}, 'from', d.state, 'to', ${to}, 'note', ${note})))`)

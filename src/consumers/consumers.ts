@@ -1,13 +1,13 @@
 /**
- * Consumers: all that follows the log, on one protocol. Projections, subscriptions, processors, snapshotters and the
- * dispatcher of workflows are thin uses of it, and nothing here knows which of them it runs.
+ * Consumers: everything that follows the log, on one protocol. Projections, subscriptions, processors, snapshotters and
+ * the dispatcher of workflows are thin uses of it, and nothing here knows which of them it runs.
  *
  *     store.start() ─► runners/ ─► leases: look · assign · take ─► [consumers: lease · fence · checkpoint]
  *                                     │
  *                                     └─► run/ feed ─► batch ─► handler + checkpoint, one transaction
  *                                                        └─ failed ─► policy ─► retry · skip · stop · dead-letters/
  *
- *     free ──take──► held ──renewed──► held ──given back, or expired──► free
+ *     free ──take──► held ──renewed──► held ──released, or expired──► free
  *                      └──taken by another, reset, replaced──► lost: its fence refuses every further write
  *
  * Guarantees:
@@ -19,8 +19,9 @@
  *   its policy decides. Consumers do not wait for each other.
  * - When a process dies, another takes over within the time of a lease; when one joins, it gets its share.
  *
- * What can fail: a database that is away is waited for. A checkpoint beyond the head of the log (`CheckpointBeyondHead`)
- * holds the consumer up until it is reset. A handler that does not return in time is rolled back (`ConsumerTimeout`).
+ * What can fail: a database that is away is waited for. A checkpoint beyond the head of the log
+ * (`CheckpointBeyondHead`) stops the consumer until it is reset. A handler that does not return in time is rolled back
+ * (`ConsumerTimeout`).
  */
 
 import { DuplicateConsumer, InvalidName } from '../core/errors.ts'
@@ -58,15 +59,15 @@ export interface Consumers {
 }
 
 /**
- * What is different about consumers that have groups, and a row for each partition of a group (see `row-names.ts`). The
+ * The differences of consumers that have groups, and a row for each partition of a group (see `row-names.ts`). The
  * administration treats such a group as one consumer.
  */
 export interface DividedConsumers {
   /** Those that this store has code for. */
   names(): readonly string[]
-  /** In the transaction that moves the checkpoints of these rows, or deletes them, before it does. */
+  /** Called in the transaction that moves the checkpoints of these rows, or deletes them, before it does. */
   forget(rows: readonly string[], tx: Executor): Promise<void>
-  /** Delivers what is settled now, and returns how many events that were. */
+  /** Delivers the settled events, and returns their number. */
   runUntilIdle(name: string, options: RunOptions): Promise<RunResult>
 }
 

@@ -1,4 +1,4 @@
-/** The errors of everything that follows the log: consumers, runners, dead letters. */
+/** The errors of consumers, runners and dead letters. */
 import { defineError, type ErrorKind } from '../core/errors.ts'
 
 export const ConsumerNotFound: ErrorKind<
@@ -53,7 +53,7 @@ export const DeadLetterUnwritable: ErrorKind<'dead_letter_unwritable', { consume
   defineError(
     'dead_letter_unwritable',
     d =>
-      `Event ${d.eventId} failed at "${d.consumer}", and its dead letter could not be written; error.cause says why. The checkpoint stays before the event. Fix what keeps the table from being written, then run it again.`,
+      `Event ${d.eventId} failed at "${d.consumer}", and its dead letter could not be written. error.cause says why. The checkpoint stays before the event. Fix the cause, then run the consumer again.`,
   )
 
 export const RetryPending: ErrorKind<'retry_pending', { of: string; eventId: string }> = defineError(

@@ -1,6 +1,6 @@
 /**
- * What operators see of consumers beyond their status: the numbers behind `/metrics`, and what a doctor looks for. Each is
- * one statement, bounded by the number of consumers and never by the number of events.
+ * Facts about consumers beyond their status: the numbers of `/metrics`, and the problems that the doctor looks for.
+ * Each is one statement, bounded by the number of consumers and never by the number of events.
  */
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'

@@ -1,5 +1,5 @@
 /**
- * What an operator writes to the row of a consumer. The operator wins: each change but a pause draws a new fence, so a
+ * An operator's writes to the row of a consumer. The operator wins: each change but a pause draws a new fence, so a
  * batch that is running is rolled back, and the runner of the consumer takes its lease anew (see `row.ts`).
  *
  *     pause · resume · move · change · free · takeOver                      any consumer
@@ -43,7 +43,7 @@ export async function pause(log: Log, names: readonly string[], executor: Execut
 }
 
 export interface Resume {
-  /** True: the holder keeps its lease, and with it what it has delivered. Default false. */
+  /** True: the holder keeps its lease, and with it the events that it has delivered. Default false. */
   readonly keepsHolder?: boolean | undefined
 }
 
@@ -67,7 +67,7 @@ export async function resume(
 }
 
 /**
- * Moves the checkpoint of consumers, in either direction; what was applied stays applied. Dead letters of events that
+ * Moves the checkpoint of consumers, in either direction; effects of applied events stay. Dead letters of events that
  * will come again are closed in the same transaction, so that the runner that continues from there finds none of them
  * open, and opens those again that fail again.
  */
@@ -105,8 +105,8 @@ export interface Move {
 }
 
 /**
- * Moves the checkpoint, in either direction, and forgets the failures of the place it was at. Returns whether it was
- * moved: false if `isInline` was given and is no longer true. What becomes of dead letters is for the caller.
+ * Moves the checkpoint, in either direction, and clears the failures of the event after the old one. Returns whether it
+ * was moved: false if `isInline` was given and is no longer true. The caller decides about the dead letters.
  */
 export async function move(
   log: Log,
@@ -139,7 +139,7 @@ export interface Change {
   readonly keepsHolder?: boolean | undefined
 }
 
-/** Changes what a consumer is: its filter, the number of its partitions, a limit. */
+/** Changes the definition of a consumer: its filter, the number of its partitions, a limit. */
 export async function change(
   log: Log,
   names: readonly string[],
@@ -173,7 +173,7 @@ export async function freeAll(store: { readonly schema: string }, executor: Exec
 }
 
 /**
- * Takes the lease from any holder. Undefined if the consumer is paused or not active: then nobody works for it.
+ * Takes the lease from any holder. Undefined if the consumer is paused or not active: then no runner may work for it.
  */
 export async function takeOver(log: Log, name: string, leaseMs: number): Promise<Lease | undefined> {
   const owner = newOwner(log)
@@ -189,7 +189,7 @@ export async function takeOver(log: Log, name: string, leaseMs: number): Promise
   return row === undefined ? undefined : leaseOf(name, owner, row)
 }
 
-/** Gives back the lease of work that can be continued later, also if its policy has paused it. */
+/** Releases the lease of work that can be continued later, also if its policy has paused it. */
 export async function putAside(log: Log, held: Held): Promise<void> {
   await log.database.run(sql`/* consumers.put_aside */
     update ${consumerNames(log).consumers}
@@ -264,7 +264,7 @@ export async function completeRebuild(log: Log, held: Held): Promise<void> {
 
 /**
  * A read model that was emptied stays `rebuilding`: it is not whole. One that was not emptied is as it was. A pause by
- * the failure policy was that of the rebuild only.
+ * the failure policy ends with the rebuild.
  */
 export async function abandonRebuild(log: Log, { lease, wasPaused }: TakenToRebuild): Promise<void> {
   await log.database.run(sql`/* consumers.abandon_rebuild */
@@ -340,7 +340,7 @@ async function refuseMissing(
 
 /** In the caller's transaction, or in one of our own. */
 async function together(log: Log, executor: Executor, work: (tx: Executor) => Promise<void>): Promise<void> {
-  // A retry of a dead letter may hold one of the rows; it is through in a moment.
+  // A retry of a dead letter may hold one of the rows for a moment.
   const again = { retries: 3, clock: log.clock }
   await (executor === log.database ? retry(() => log.database.transaction(work), again) : work(executor))
 }

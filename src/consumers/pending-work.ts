@@ -1,6 +1,6 @@
 /**
- * What consumers have still to read, as pieces of statements that ask for a whole store at once: whether there is anything
- * to do (`tenants/has-work.ts`), and up to which position nothing is needed (`upkeep/archived-streams.ts`).
+ * The pending work of consumers, as pieces of statements about a whole store: whether there is work
+ * (`tenants/has-work.ts`), and up to which position every consumer has read (`upkeep/archived-streams.ts`).
  */
 import { type Fragment, fragment, type Identifier, identifier } from '../database/sql.ts'
 import { consumerNames } from './schema.ts'

@@ -22,7 +22,7 @@ import type { EventDefinitions, EventMap, RecordedEvent, RecordedEventOf, Untype
 import { type BatchContext, type Consumer, type ConsumerOptions, consumer, consumerOptionNames } from './consumer.ts'
 import { EventTypeUnhandled } from './errors.ts'
 
-/** What a processor's code gets with an event. */
+/** The context that a processor's code gets with an event. */
 export type ProcessorContext = Omit<BatchContext, 'at'>
 
 export type OneOrMore<T> = T | readonly T[]
@@ -32,7 +32,7 @@ export interface ProcessorDefinition<
   Single extends keyof M & string,
   Batched extends keyof M & string,
 > extends ConsumerOptions {
-  /** The events there are; only their types are used. */
+  /** The events of the store; only their types are used. */
   readonly events?: EventDefinitions<M> | undefined
   /** For each type a function, or several that are called one after the other. */
   readonly on?:
@@ -51,7 +51,7 @@ export interface ProcessorDefinition<
 }
 
 export interface Processor<M extends EventMap = never> extends Definition<'processor'> {
-  /** Never there at run time: it carries the types. A processor of some of a store's events fits that store. */
+  /** Absent at run time: it carries the types. A processor of some of a store's events fits that store. */
   readonly '~events'?: ((map: M) => void) | undefined
   /** As the runner sees it. */
   readonly consumer: Consumer

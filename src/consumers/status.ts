@@ -1,4 +1,4 @@
-/** How consumers are doing: one query for the rows, then the rows of a group together as one. */
+/** The status of consumers: one query for the rows; the rows of a group become one status. */
 
 import { nearestName } from '../core/name.ts'
 import { checkWhole, refuseUnknownOptions } from '../core/options.ts'
@@ -101,7 +101,7 @@ export async function listConsumers(
   return { items, next: keys.length > limit ? encodeCursor([keys[limit - 1]]) : undefined }
 }
 
-/** A consumer that this store has the code of, and nothing is stored of yet. */
+/** A consumer whose code this store has, and that has no row yet. */
 async function statusOfNew(log: Log, { name, kind, from }: Consumer): Promise<ConsumerStatus> {
   const { settled: head } = await settle(log)
   const checkpoint = from === 'start' ? 0 : from === 'now' ? head : Math.min(from, head)
@@ -124,7 +124,7 @@ export async function readGroupStatus(consumers: Consumers, name: string, group:
   return statusOfNew(log, registered)
 }
 
-/** The error for a name, or a group, that there is not. */
+/** The error for a name, or a group, that does not exist. */
 export async function notFound(
   consumers: Consumers,
   consumer: string,

@@ -1,7 +1,6 @@
 /**
- * Waits until a consumer has applied what was appended: how to read one's own writes. If it does not get there in time,
- * the error says what is missing: nothing runs it, it is paused, it is behind by so many positions, it fails with an
- * error.
+ * Waits until a consumer has applied a position: how to read your own writes. If it does not reach the position in
+ * time, the error says why: nothing runs it, it is paused, it is behind by so many positions, it fails with an error.
  */
 
 import { sleep } from '../core/abort.ts'

@@ -1,7 +1,7 @@
 /**
  * Waiting that can be aborted: signals, deadlines, sleep, promises that are settled later, and stopping once.
  *
- * A signal may live as long as the program and be passed to every call, so each wait must remove what it added to it. All
+ * A signal may live as long as the program and be passed to every call, so each wait must remove its listener. All
  * waits on one signal share one listener: Node warns from the eleventh listener on, and adding one compares it with all
  * others (20,000 cost 660 ms; shared, 40 ms). `AbortSignal.any` is not used here: on Node 20 a signal that was combined
  * with a long-lived one stays in memory as long as that.
@@ -35,8 +35,8 @@ export function throwIfAborted(signal?: AbortSignal): void {
 }
 
 /**
- * The error of a call whose signal was aborted: `Aborted`, with the reason as its cause. Our own reasons, a deadline that
- * has passed or a store that was closed, are returned as they are.
+ * The error of a call whose signal was aborted: `Aborted`, with the reason as its cause. Our own reasons, a deadline
+ * that has passed or a store that was closed, are returned as they are.
  */
 export function abortError(signal: AbortSignal): RillflowError {
   const reason: unknown = signal.reason
@@ -84,7 +84,7 @@ export interface Deadline {
 }
 
 export interface DeadlineOptions {
-  /** What was waited for, as the subject of the error's sentence. */
+  /** The thing that was waited for, as the subject of the error's sentence. */
   what?: string | undefined
   clock?: Clock | undefined
 }
@@ -148,8 +148,8 @@ export async function settledWithin(work: Promise<unknown>, limitMs: number): Pr
 }
 
 /**
- * Work that can be cut off: an `AbortController` that is made only when its signal is asked for. Most runs of handlers end
- * before that, and a controller with its signal and listeners costs more than the rest of a short run.
+ * Work that can be cut off: an `AbortController` that is made only when its signal is asked for. Most runs of handlers
+ * end before that, and a controller with its signal and listeners costs more than the rest of a short run.
  */
 export class Cutoff {
   isCut = false

@@ -1,29 +1,29 @@
 /**
- * The core: what every other folder stands on. It stands on nothing but Node.
+ * The core: the code that every other folder uses. It uses nothing but Node.
  *
  *   errors         how an error is defined: code, data, and a message with the next thing to try
  *   options        options of users: unknown names, numbers out of bounds
  *   name           names of streams, types and keys; the category of a stream; the name that was probably meant
- *   definition     what all definitions have in common: a kind and a name
- *   page           what all lists have in common: items, and the text that leads to the next page
- *   id             ids that sort by time: new ones, and ids that follow from what they are about
- *   json           values to JSON text, refused with a path if the text would not hold what the value meant
+ *   definition     the part that all definitions share: a kind and a name
+ *   page           the shape of every list: items, and the text that leads to the next page
+ *   id             ids that sort by time: new ones, and ids derived from the content they identify
+ *   json           values to JSON text, refused with a path if the text would not read back as the value
  *   schema-check   any Standard Schema, asked whether a value fits
  *   clock          time and timers, so that a test can own both
  *   abort          signals, deadlines, sleep, promises settled later, stopping once
  *   retry          backoff, and the one loop that tries again
  *
  *   loop           looks for work when there may be some      ┐
- *   coalesce       sends together what comes meanwhile        ├ the three kernels of everything that runs by itself
+ *   coalesce       sends waiting items together               ├ the three kernels of everything that runs by itself
  *   service        starts, stops twice, is disposed           ┘
  *
  * Everything here is pure: no database, no files, no network, no console, no state that outlives its owner. The only
- * effect is a timer, and it comes from a `Clock` that is passed in. So all of it is tested without a database, and a failure
- * here is a programming error or bad input.
+ * effect is a timer, and it comes from a `Clock` that is passed in. So all of it is tested without a database, and a
+ * failure here is a programming error or bad input.
  *
  * Guarantees that the others rely on:
- * - What can be answered at once is answered at once. A function that may have to wait returns `Awaitable`, and gives a
- *   promise only if something below it did: a loop over a million events then does not wait for the microtask queue.
+ * - A function that may have to wait returns `Awaitable`: a value if it is known at once, a promise only if something
+ *   below it gave one. A loop over a million events then does not wait for the microtask queue.
  * - Bad input is found before anything is sent, and the error has the path in the caller's own value.
  * - Waiting on a long-lived signal leaves nothing behind on it.
  *

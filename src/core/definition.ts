@@ -1,6 +1,7 @@
 /**
- * Definitions: what a program says about its store before there is one. Every `define…` function returns a frozen object
- * that knows its kind, its name, its types and its code, and no store. `openStore` and `store.register` take them by kind.
+ * Definitions: the parts of a store that a program describes before it opens one. Every `define…` function returns a
+ * frozen object that knows its kind, its name, its types and its code, and no store. `openStore` and `store.register`
+ * take them by kind.
  */
 export type DefinitionKind =
   | 'aggregate'
@@ -20,7 +21,7 @@ export interface Definition<Kind extends DefinitionKind = DefinitionKind> {
   readonly name: string
 }
 
-/** Where something is asked for, its definition or its name will do. */
+/** A parameter that takes a definition or its name. */
 export type Named = string | { readonly name: string }
 
 export function nameOf(named: Named): string {

@@ -4,8 +4,9 @@
  *
  * An error has a stable `code`, the data it is about, whether the same call can succeed when it is tried again, and a
  * message that says what happened, what was expected and what to try. Programs branch on `code` (or
- * `isRillflowError(e, code)`), never on the message. `instanceof` works across two copies of the package, because an error
- * is identified by its code and a registered symbol, not by the class object. All of it survives `JSON.stringify`.
+ * `isRillflowError(e, code)`), never on the message. `instanceof` works across two copies of the package, because an
+ * error is identified by its code and a registered symbol, not by the class object. All of it survives
+ * `JSON.stringify`.
  */
 const brand = Symbol.for('rillflow.error')
 
@@ -64,10 +65,10 @@ export function defineError<C extends string, D extends object>(
   return kind as unknown as ErrorKind<C, D>
 }
 
-/** A reason that begins with a capital letter is a message of its own; any other one follows the name of the option. */
+/** `reason` is the message: whole sentences that name the definition or the option, the fault and what is expected. */
 export const InvalidOption: ErrorKind<'invalid_option', { option: string; reason: string }> = defineError(
   'invalid_option',
-  d => (/^[A-Z]/.test(d.reason) ? d.reason : `Option ${d.option} ${d.reason}.`),
+  d => d.reason,
 )
 export const InvalidName: ErrorKind<'invalid_name', { what: string; given: string; reason: string }> = defineError(
   'invalid_name',
@@ -82,7 +83,7 @@ export const Aborted: ErrorKind<'aborted', object> = defineError(
   'aborted',
   () => 'The call was aborted by its signal before it took effect. error.cause is the reason of the signal.',
 )
-/** `missing`: what it waits for, in whole sentences, where the store knows it. */
+/** `missing`: the thing it waits for, in whole sentences, where the store knows it. */
 export const TimedOut: ErrorKind<'timed_out', { what: string; timeoutMs: number; missing?: string | undefined }> =
   defineError(
     'timed_out',

@@ -1,5 +1,5 @@
 /**
- * Ids, made in the client: new ones (UUIDv7), and ids that follow from what they are about (UUIDv8).
+ * Ids, made in the client: new ones (UUIDv7), and ids that are derived from the content they identify (UUIDv8).
  *
  * Made here, so that an append whose connection was lost can be sent again with the same ids: the database then knows
  * that it has them. Both kinds begin with the time, because ids that grow with time keep the inserts into the unique
@@ -7,12 +7,12 @@
  *
  *   tttttttt-tttt-7ccc-vccc-rrrrrrrrrrrr      t milliseconds · c counter (26 bits) · v variant · r random (48 bits)
  *
- * Invariant: the ids of one maker strictly ascend, as text and as `uuid` in the database, also when the clock stands still
- * or goes back. The counter starts each millisecond at a random value in the lower half of its range, so 33 million ids
- * fit before it would overflow; then the time part runs ahead of the clock, which RFC 9562 allows.
+ * Invariant: the ids of one maker strictly ascend, as text and as `uuid` in the database, also when the clock stands
+ * still or goes back. The counter starts each millisecond at a random value in the lower half of its range, so 33
+ * million ids fit before it would overflow; then the time part runs ahead of the clock, which RFC 9562 allows.
  *
- * Measured on one core of a small server, with the time read for each: 2 million ids a second. Put together from pieces
- * of text it was half of that, and the text was still to be joined when it was first used.
+ * Measured on one core of a small server, with the time read for each: 2 million ids a second. Ids that were joined
+ * from pieces of text took twice as long, and the text still had to be joined at its first use.
  */
 import { createHash, randomFillSync } from 'node:crypto'
 import { type Clock, systemClock } from './clock.ts'

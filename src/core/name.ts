@@ -1,9 +1,10 @@
 /**
- * Names that users give: of streams, event types, keys, aliases, requests and users; and the name that was probably meant.
+ * Names that users give: of streams, event types, keys, aliases, requests and users; and the name that was probably
+ * meant.
  *
- * A name is checked before anything is sent, because the database would refuse a NUL or half of a character only at the end
- * of a batch, which would fail the other calls of the batch. 255 bytes keep every name inside an index entry. Nothing is
- * trimmed, folded or replaced: two names that differ stay two names.
+ * A name is checked before anything is sent, because the database would refuse a NUL or half of a character only at the
+ * end of a batch, which would fail the other calls of the batch. 255 bytes keep every name inside an index entry.
+ * Nothing is trimmed, folded or replaced: two names that differ stay two names.
  */
 import { InvalidName } from './errors.ts'
 import { type Ids, isUuid } from './id.ts'
@@ -105,7 +106,7 @@ function kindOf(value: unknown): string {
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`
 }
 
-/** An id that says what it is of and sorts by time, so that neighbours in an index were made together. */
+/** An id with its category in front that sorts by time, so that neighbours in an index were made together. */
 export function newId(category: string, ids: Ids): string {
   return checkName('Stream', `${checkName('Category', category)}-${ids.next()}`)
 }

@@ -1,13 +1,13 @@
 /**
  * Options as users write them: one object. A misspelt name, or a number out of bounds, is found before anything is done
- * with it. The reason of `InvalidOption` is a whole sentence with a capital letter, or follows the name of the option.
+ * with it.
  */
 import { InvalidOption } from './errors.ts'
 import { nearestName } from './name.ts'
 
 /**
- * Refuses an option that does not exist, and names the one that was probably meant. `what` names the thing that is being
- * defined or called: `Projection "sales"`.
+ * Refuses an option that does not exist, and names the one that was probably meant. `what` names the thing that is
+ * being defined or called: `Projection "sales"`.
  */
 export function refuseUnknownOptions(what: string, given: object, known: readonly string[]): void {
   for (const option of Object.keys(given)) {
@@ -29,10 +29,13 @@ export const maxPosition: number = Number.MAX_SAFE_INTEGER
 /** Refuses a value that is not a whole number within its bounds. By default they are those of the database's `integer`. */
 export function checkWhole(option: string, value: number, min: number, max: number = 2 ** 31 - 1): void {
   if (!Number.isSafeInteger(value) || value < min || value > max)
-    throw new InvalidOption({ option, reason: `must be a whole number from ${min} to ${max}, not ${String(value)}` })
+    throw new InvalidOption({
+      option,
+      reason: `The option "${option}" is ${describe(value)}. It must be a whole number from ${min} to ${max}.`,
+    })
 }
 
-/** A value in a message: what it is, not how it prints. */
+/** A value in a message: its kind where the value itself would not help. */
 export function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value)
   if (Array.isArray(value)) return 'an array'

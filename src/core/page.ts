@@ -69,5 +69,8 @@ export function decodeCursor(after: string, length: number): unknown[] {
     const key: unknown = JSON.parse(Buffer.from(after, 'base64url').toString())
     if (Array.isArray(key) && key.length === length) return key
   } catch {}
-  throw new InvalidOption({ option: 'after', reason: 'must be the "next" of an earlier page of the same list' })
+  throw new InvalidOption({
+    option: 'after',
+    reason: 'The option "after" must be the "next" of an earlier page of the same list.',
+  })
 }

@@ -10,18 +10,18 @@
  *     sqlstate      errors of the driver into errors of ours
  *
  * Guarantees, proven by one conformance suite on both engines:
- * - `run` sends one statement, which is a transaction of its own at read committed. `transaction` gives a handle that is
- *   revoked when it ends, fails or times out, before its connection is used again.
+ * - `run` sends one statement, which is a transaction of its own at read committed. `transaction` gives a handle that
+ *   is revoked when it ends, fails or times out, before its connection is used again.
  * - A commit that did not commit rejects. (The server answers the commit of a failed transaction with the tag ROLLBACK
  *   and no error.)
- * - bigint comes back as a number, timestamptz as a Date, and json parsed, by parsers that are passed with each query. The
- *   driver's global parsers are neither used for these types nor changed.
- * - A call on the database from inside its own open transaction fails at once (`InsideTransaction`): embedded it would wait
- *   for itself for ever, and on a server it would silently run outside of the transaction.
+ * - bigint comes back as a number, timestamptz as a Date, and json parsed, by parsers that are passed with each query.
+ *   The driver's global parsers are neither used for these types nor changed.
+ * - A call on the database from inside its own open transaction fails at once (`InsideTransaction`): embedded it would
+ *   wait for itself for ever, and on a server it would silently run outside of the transaction.
  *
- * What can fail: every error of our own statements is one of `errors.ts`. A lost connection is `ConnectionLost`, which does
- * not say whether a statement took effect: the sender of a write decides what to do then. Errors of users' statements
- * (`query`) are passed on as the driver made them.
+ * What can fail: every error of our own statements is one of `errors.ts`. A lost connection is `ConnectionLost`, which
+ * does not say whether a statement took effect: the sender of a write decides what to do then. Errors of users'
+ * statements (`query`) are passed on as the driver made them.
  *
  * No session state is relied on: no `set` survives a transaction, so there may be a pooler in transaction mode.
  */
@@ -33,8 +33,8 @@ export const oldestMajor = 15
 export interface Database extends Executor {
   readonly engine: 'postgres' | 'pglite'
   /**
-   * An id of this opening, set where no other process can use the database: embedded. A lease under another id belongs to
-   * an earlier opening, whose process has ended.
+   * An id of this opening, set where no other process can use the database: embedded. A lease under another id belongs
+   * to an earlier opening, whose process has ended.
    */
   readonly soleUser: string | undefined
   /** Callbacks of the stores in this process that share the database. Each is called with the hints of the others. */
@@ -66,8 +66,8 @@ export interface Connections {
 
 export interface DatabaseFiles {
   /**
-   * Runs `work` while nothing changes in the folder: everything that was committed before is in its files. All other calls
-   * wait until it has ended.
+   * Runs `work` while nothing changes in the folder: everything that was committed before is in its files. All other
+   * calls wait until it has ended.
    */
   hold<T>(work: (held: HeldFiles) => Promise<T>, signal?: AbortSignal): Promise<T>
 }
@@ -76,7 +76,7 @@ export interface HeldFiles extends Executor {
   readonly folder: string
 }
 
-/** What can run statements: the database, one of its transactions, or a transaction of the user. */
+/** A target of statements: the database, one of its transactions, or a transaction of the user. */
 export interface Executor {
   run<R extends object = Record<string, unknown>>(statement: Statement): Promise<R[]>
   /** The same, with each row as an array of its columns: cheaper for many rows. */
@@ -89,7 +89,7 @@ export interface Transaction extends Executor {
   readonly id: symbol
   /** Runs SQL of yours. `values` are its parameters `$1`, `$2`, …. */
   query<R extends object = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<R[]>
-  /** If `work` fails, undoes what it did; the transaction can continue. */
+  /** If `work` fails, its statements are undone; the transaction can continue. */
   savepoint<T>(work: () => Promise<T>): Promise<T>
   /** Inserts rows given in the text form of COPY. */
   copyIn(table: string, columns: readonly string[], rows: string): Promise<void>

@@ -101,7 +101,7 @@ export function lendTransaction(tx: Transaction): { handle: Transaction; shut: (
 export function refuseLent(tx: AnyTransaction): void {
   if (!(lent in tx)) return
   const reason =
-    'is lent to your code for writes of its own and cannot append events. Emit them from a handler, or append them from an async projection'
+    'This transaction is lent to your code for its own writes and cannot append events. Emit them from a handler, or append them from an async projection.'
   throw new InvalidOption({ option: 'tx', reason })
 }
 
@@ -136,7 +136,8 @@ export function foreignHandle(executor: Executor): Transaction {
       }
     },
     afterCommit() {
-      const reason = 'is a client of yours, so the store does not know when it commits and cannot run code after that'
+      const reason =
+        'The transaction "tx" is a client of yours, so the store does not know when it commits and cannot run code after that.'
       throw new InvalidOption({ option: 'tx', reason })
     },
   }

@@ -4,9 +4,9 @@
  *     count:   one statement
  *     delete:  chunk ─► chunk ─► …, each a transaction of its own
  *
- * Both are made of the same conditions, so what is counted is what a deletion would delete. A deletion skips rows that
- * others have locked: no statement waits long for it, two at the same time share the work, and one that is interrupted
- * has deleted what it has deleted.
+ * Both are made of the same conditions, so a deletion deletes exactly the rows that are counted. A deletion skips rows
+ * that others have locked: no statement waits long for it, two at the same time share the work, and one that is
+ * interrupted has deleted its chunks so far.
  */
 import type { Database, Executor } from './database.ts'
 import { type Identifier, identifier, type Statement } from './sql.ts'

@@ -1,5 +1,5 @@
 /**
- * What an error of the driver means. Errors are classified only by their SQLSTATE and by Node's socket codes: servers
+ * The meaning of errors of the driver. Errors are classified only by their SQLSTATE and by Node's socket codes: servers
  * translate messages, and some servers leave out the fields for table and constraint.
  */
 import { isRillflowError, type RillflowError } from '../core/errors.ts'

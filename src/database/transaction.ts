@@ -1,6 +1,6 @@
 /**
- * What the transactions of both engines share: whether code runs inside one, the end of a handle, transactions that the
- * user brings along, and which events were appended in one.
+ * The common part of the transactions of both engines: whether code runs inside one, the end of a handle, transactions
+ * that the user brings along, and which events were appended in one.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { isRillflowError } from '../core/errors.ts'

@@ -73,7 +73,7 @@ async function changesOf(
   for (const { id: given, data, expected } of items) {
     const id = given === undefined ? collection.parts.ids.next() : checkId(given)
     const body = checkedBody(collection, id, data)
-    // Awaited only where there is a promise: ten thousand needless turns of the event loop take their time.
+    // Awaited only where there is a promise: ten thousand needless turns of the event loop take long.
     changes.push({ kind, id, body: isPromise(body) ? await body : body, expected: checkExpected(expected) })
   }
   return changes

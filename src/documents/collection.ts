@@ -1,13 +1,13 @@
 /**
- * A collection: how it is defined, what it is in one store, and how its tables come to be.
+ * A collection: its definition, its form in one store, and the making of its tables.
  *
  *     const customers = defineCollection<Customer>('customers', { indexes: ['address.city'], search: ['name'] })
  *
- * A function that writes a statement for a collection begins with `prepared(collection, options)`: it returns what runs
- * the statement, once the table is known to be there. Where the store may change the schema the table is made on the
- * spot, in a transaction of its own; inside a transaction, and where the store may not, a missing table is an error that
- * names the call which makes it. The table of a projection is made by the projection: while it is missing, an empty
- * relation stands in its place, so that a projection that never ran reads as empty.
+ * A function that writes a statement for a collection begins with `prepared(collection, options)`: it returns the
+ * executor of the statement, once the table is known to exist. Where the store may change the schema the table is made
+ * on the spot, in a transaction of its own; inside a transaction, and where the store may not, a missing table is an
+ * error that names the call which makes it. The table of a projection is made by the projection: while it is missing,
+ * an empty relation stands in its place, so that a projection that never ran reads as empty.
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { throwIfAborted } from '../core/abort.ts'
@@ -28,7 +28,7 @@ import { CollectionNotSynced, CollectionReadOnly } from './errors.ts'
 import type { IndexingOptions } from './indexes.ts'
 import { checkCollectionName, collectionTable, historyName, historyTable } from './table.ts'
 
-/** What all collections of a store share. */
+/** The parts that all collections of a store share. */
 export interface DocumentParts {
   readonly database: Database
   readonly schema: Schema
@@ -48,13 +48,13 @@ export interface DocumentParts {
 
 /** A collection as it is defined, for any number of stores. */
 export interface Collection<out Doc extends object = object> extends Definition<'collection'> {
-  /** Never there at run time: it carries the type. */
+  /** Absent at run time: it carries the type. */
   readonly '~document'?: Doc | undefined
   readonly options: CollectionOptions
 }
 
 export interface CollectionOptions<Doc extends object = Record<string, unknown>> extends IndexingOptions<Doc> {
-  /** Checks documents when they are written. The value it returns is not used: what was given is stored. */
+  /** Checks documents when they are written. The value it returns is not used: the given document is stored. */
   readonly schema?: StandardSchemaV1<Doc> | undefined
   /** Turns a stored body into today's shape, each time one is read. */
   readonly upcast?: ((stored: unknown) => Doc) | undefined
@@ -62,7 +62,7 @@ export interface CollectionOptions<Doc extends object = Record<string, unknown>>
   readonly history?: boolean | undefined
   /** The table, if it is not called like the collection. */
   readonly table?: string | undefined
-  /** True refuses writes and declares no table: for tables that something else writes. Default false. */
+  /** True refuses writes and declares no table: for tables that other code writes. Default false. */
   readonly readOnly?: boolean | undefined
 }
 
@@ -84,7 +84,7 @@ export function defineCollection<Doc extends object = Record<string, unknown>>(
 /** `infer`, so that the type of the documents is never taken from where the definition is used. */
 type CollectionFor<Doc extends object> = [Doc] extends [infer D extends object] ? Collection<D> : never
 
-/** Finds what is wrong with a definition, also in its indexes. */
+/** Finds the faults of a definition, also in its indexes. */
 function checkCollection(name: string, options: CollectionOptions): void {
   checkCollectionName(name)
   if (typeof options !== 'object' || options === null) {
@@ -115,9 +115,9 @@ export interface OpenCollection {
 }
 
 export interface CollectionState {
-  /** Whether the tables are known to be there. */
+  /** Whether the tables are known to exist. */
   isReady: boolean
-  /** Whether the table of a projection was not there when it was last looked for. */
+  /** Whether the table of a projection was missing at the last look. */
   isMissing: boolean
   /** The look at the schema that is running. */
   looking: Promise<void> | undefined
@@ -165,9 +165,9 @@ export function openReadModel(
   }
 }
 
-/** What every call on documents takes. */
+/** The options of every call on documents. */
 export interface CallOptions {
-  /** Run inside this transaction: one of the store's, or a `pg` client with an open transaction of yours. */
+  /** Runs inside this transaction: one of the store's, or a `pg` client with an open transaction of yours. */
   readonly tx?: AnyTransaction | undefined
   readonly signal?: AbortSignal | undefined
 }
@@ -177,7 +177,7 @@ export interface WriteOptions extends CallOptions {
   readonly userId?: string | undefined
 }
 
-/** What runs the statements of one call, once the tables are there. Statements are written after it, never before. */
+/** The executor of the statements of one call, once the tables exist. Statements are written after it, never before. */
 export async function prepared(collection: OpenCollection, options: CallOptions = {}): Promise<Executor> {
   throwIfAborted(options.signal)
   const { parts, state } = collection
@@ -204,7 +204,7 @@ export async function preparedToWrite(collection: OpenCollection, options: CallO
   return prepared(collection, options)
 }
 
-/** Looks whether the tables are there, and makes them if the store may. */
+/** Looks whether the tables exist, and makes them if the store may. */
 export async function makeReady(collection: OpenCollection, within?: Executor): Promise<void> {
   const { name, parts, state } = collection
   if (within !== undefined) {

@@ -84,7 +84,7 @@ export interface ReadDocuments<in out Doc extends object = Record<string, unknow
   /** The name of the collection, or of the projection. */
   readonly name: string
   get(id: string, options?: CallOptions): Promise<StoredDocument<Doc> | undefined>
-  /** Those that are there, by id, in the order they were asked for: one query. */
+  /** The existing ones, by id, in the order of the given ids: one query. */
   getMany(ids: readonly string[], options?: CallOptions): Promise<Map<string, StoredDocument<Doc>>>
   exists(id: string, options?: CallOptions): Promise<boolean>
   count(options?: CallOptions): Promise<number>
@@ -97,11 +97,11 @@ export interface ReadDocuments<in out Doc extends object = Record<string, unknow
 /** The documents of a collection. */
 export interface Documents<in out Doc extends object = Record<string, unknown>> {
   readonly name: string
-  /** Makes sure that its tables are there. Only needed before its first use inside a transaction. */
+  /** Makes sure that its tables exist. Only needed before its first use inside a transaction. */
   ready(): Promise<void>
 
   get(id: string, options?: ReadOptions): Promise<StoredDocument<Doc> | undefined>
-  /** Those that are there, by id, in the order they were asked for: one query. */
+  /** The existing ones, by id, in the order of the given ids: one query. */
   getMany(ids: readonly string[], options?: ReadOptions): Promise<Map<string, StoredDocument<Doc>>>
   exists(id: string, options?: ReadOptions): Promise<boolean>
   count(options?: ReadOptions): Promise<number>
@@ -132,7 +132,7 @@ export interface Documents<in out Doc extends object = Record<string, unknown>> 
 
   /** Upserts in one statement; all or none. */
   putMany(items: readonly NewDocument<Doc>[], options?: BulkOptions): Promise<BulkOutcome[]>
-  /** Replaces documents that are there; all or none. */
+  /** Replaces existing documents; all or none. */
   updateMany(items: readonly ChangedDocument<Doc>[], options?: BulkOptions): Promise<BulkOutcome[]>
   /** Deletes for good, or softly; all or none. */
   deleteMany(
@@ -214,7 +214,7 @@ export function openCollections(parts: DocumentParts): Collections {
     find(given) {
       const base = collectionOf('kind' in given ? documents(given) : given)
       if (base !== undefined && base.parts === parts) return base
-      const reason = `Collection "${given.name}" belongs to another store. Open it with documents() of the store that the session is of.`
+      const reason = `Collection "${given.name}" belongs to another store. Open it with documents() of the store of this session.`
       throw new InvalidOption({ option: 'collection', reason })
     },
   }

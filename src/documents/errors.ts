@@ -77,7 +77,7 @@ export const CollectionNotSynced: ErrorKind<
   const remedy = d.isInside
     ? 'Tables are not made inside a transaction: await ready() before it, or call store.schema.sync()'
     : 'Call store.schema.sync() after defining it, or open the store with { migrate: true }'
-  return `The schema lacks what collection ${d.collection} needs: ${d.missing.join(', ')}. ${remedy}.`
+  return `Collection ${d.collection} cannot be used, because the schema lacks ${d.missing.join(', ')}. ${remedy}.`
 })
 export const CollectionReadOnly: ErrorKind<'collection_read_only', { collection: string }> = defineError(
   'collection_read_only',

@@ -8,7 +8,8 @@
  * - The statement that writes a version also stores it in the history: neither exists without the other.
  * - The history has every version, the newest too. To store only the replaced ones, a statement would have to read the row
  *   before it writes, and an upsert does not: it would replace a row unseen that was inserted meanwhile.
- * - The deletion of a document is a version, too, one without a body; a document that is made again counts on from there.
+ * - The deletion of a document is a version, too, one without a body; a document that is made again continues from that
+ *   version.
  *
  * What can fail: a collection that stores only the newest versions has no history to read.
  */
@@ -25,7 +26,7 @@ import { type StoredDocument, toDocument } from './read.ts'
 /** One version of a document; the last one of a document that was deleted for good has no data. */
 export type DocumentVersion<Doc = unknown> = Omit<StoredDocument<Doc>, 'data'> & { readonly data: Doc | undefined }
 
-/** At most `limit` versions, 1000 unless it says otherwise. */
+/** `limit`: the most versions of one page. Default 1000. */
 export interface HistoryOptions extends CallOptions, PageOptions {}
 
 /** The versions of a document, oldest first. */
@@ -62,7 +63,7 @@ export async function readHistory(
   )
 }
 
-/** The document as it was at a time, or at a version; undefined if it was not there then. */
+/** The document as it was at a time, or at a version; undefined if it did not exist then. */
 export async function getEarlier(
   collection: OpenCollection,
   id: string,

@@ -19,7 +19,7 @@ import { writeError } from './execute.ts'
 import { type Change, writeDocuments } from './write-many.ts'
 
 export interface ImportOptions {
-  /** What to do about ids that have a document already. Default 'refuse'. */
+  /** The action for ids that have a document already. Default 'refuse'. */
   readonly existing?: 'refuse' | 'keep' | 'replace' | undefined
   /** Documents per transaction, at most 10 000. Default 5000. */
   readonly chunkSize?: number | undefined

@@ -17,8 +17,8 @@
  * which the field is something else, or missing, is indexed as null: that never makes a write fail, and `unique` does
  * not concern it. Of a text only its beginning is indexed; where that is unique, the rest goes in as a digest.
  *
- * PostgreSQL computes a column from the body, so it is never out of step. It is made with the table only: adding one later
- * would rewrite every row under a lock.
+ * PostgreSQL computes a column from the body, so it always matches the body. It is made with the table only: adding one
+ * later would rewrite every row under a lock.
  */
 import { createHash } from 'node:crypto'
 import { InvalidOption } from '../core/errors.ts'
@@ -52,7 +52,7 @@ export interface IndexingOptions<Doc extends object = Record<string, unknown>> {
 export type CollectionIndex<P extends string = string> = P | FieldIndex<P> | CompoundIndex<P>
 
 export interface FieldIndex<P extends string = string> extends IndexField<P>, IndexOptions {
-  /** 'gin' indexes what an array or object contains, for `contains`. Default 'btree'. */
+  /** 'gin' indexes the content of an array or object, for `contains`. Default 'btree'. */
   readonly method?: 'btree' | 'gin' | undefined
 }
 

@@ -197,7 +197,9 @@ interface Found {
   readonly isDeleted: boolean
 }
 
-/** Runs a statement on one document: returns the version it made, or what `judge` returns for the document that is there. */
+/**
+ * Runs a statement on one document: returns the version it made, or the result of `judge` for the existing document.
+ */
 export async function attempt(
   collection: OpenCollection,
   executor: Executor,

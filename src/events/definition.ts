@@ -1,11 +1,11 @@
 /**
- * What kinds of events there are, said once, and the types that follow from it.
+ * The definition of a store's events, and the types that follow from it.
  *
  * A definition is a map from type name to data, written either as a TypeScript type alone (nothing is checked at run
  * time) or as a Standard Schema per type (checked when appended). It is given to the store and types append, read and
  * everything that consumes the log; without one, names are strings and data is unknown.
  *
- * A schema only checks a fact, it never changes what is stored. So the type of the data is the schema's *input*, the
+ * A schema only checks an event, it never changes the stored data. So the type of the data is the schema's *input*, the
  * same for append and read. (A Date is stored, and so read back, as ISO text: describe it as text.)
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
@@ -35,7 +35,7 @@ export interface EventDefinitions<M extends EventMap = UntypedEvents> {
   readonly schemas: SchemasOf<M>
   /** An event to be appended, typed by its name. */
   create<T extends keyof M & string>(type: T, data: M[T]): NewEventOf<T, M[T]>
-  /** Never there at run time: it carries the map to where types are inferred. */
+  /** Absent at run time: it carries the map to where types are inferred. */
   readonly '~events'?: M | undefined
 }
 
@@ -67,9 +67,9 @@ export interface NewEventOf<Type extends string, Data> {
   /** The version of the data's shape; default: the newest that the upcasters of the type lead to, else 1. */
   readonly schemaVersion?: number | undefined
   readonly headers?: Readonly<Record<string, unknown>> | undefined
-  /** What all events of one workflow share; default: the event's own id. */
+  /** The id that all events of one workflow share; default: the event's own id. */
   readonly correlationId?: string | undefined
-  /** The id of what caused this event. */
+  /** The id of the event or command that caused this event. */
   readonly causationId?: string | undefined
   readonly userId?: string | undefined
 }
@@ -96,7 +96,7 @@ export interface RecordedEventOf<Type extends string, Data> {
   readonly createdAt: Date
 }
 
-/** The types that code may be given for: those of the map, and `'*'` for all that have none of their own. */
+/** The types that code may be given for: those of the map, and `'*'` for all types without code of their own. */
 export type EventKey<M extends EventMap> = (keyof M & string) | '*'
 
 /** An event of one type that is yet to be stored; `'*'` stands for any type. */

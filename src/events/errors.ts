@@ -5,7 +5,8 @@ export const VersionConflict: ErrorKind<
   { stream: string; expected: number | 'empty' | 'exists'; actual: number }
 > = defineError(
   'version_conflict',
-  d => `Stream ${d.stream} is at version ${d.actual}, expected was ${d.expected}. Read it again, decide again, append.`,
+  d =>
+    `Stream ${d.stream} is at version ${d.actual}, and the append expected ${d.expected}. Read the stream again, decide again, then append.`,
 )
 
 export const IdempotencyMismatch: ErrorKind<'idempotency_mismatch', { key: string }> = defineError(
@@ -16,7 +17,8 @@ export const IdempotencyMismatch: ErrorKind<'idempotency_mismatch', { key: strin
 
 export const IdempotencyConflict: ErrorKind<'idempotency_conflict', { key: string }> = defineError(
   'idempotency_conflict',
-  d => `Idempotency key ${JSON.stringify(d.key)} was used before, and onRepeat is 'error'. The first append stands.`,
+  d =>
+    `Idempotency key ${JSON.stringify(d.key)} was used before, and onRepeat is 'error'. The first append is stored; nothing was added.`,
 )
 
 export const DuplicateEventId: ErrorKind<'duplicate_event_id', { eventIds: string[] }> = defineError(
@@ -31,7 +33,7 @@ export const StreamArchived: ErrorKind<'stream_archived', { stream: string }> = 
 
 export const StreamTombstoned: ErrorKind<'stream_tombstoned', { stream: string }> = defineError(
   'stream_tombstoned',
-  d => `Stream ${d.stream} was tombstoned and takes no more events, ever. Use another stream.`,
+  d => `Stream ${d.stream} was tombstoned and takes no more events. Use another stream.`,
 )
 
 export const StreamNotFound: ErrorKind<'stream_not_found', { stream: string; nearest?: string | undefined }> =
@@ -47,36 +49,31 @@ export const UpcasterCycle: ErrorKind<'upcaster_cycle', { path: string[] }> = de
 export const UpcasterFailed: ErrorKind<'upcaster_failed', { type: string; schemaVersion: number; eventId: string }> =
   defineError(
     'upcaster_failed',
-    d => `The upcaster of ${d.type} version ${d.schemaVersion} failed on event ${d.eventId}; error.cause says why.`,
+    d => `The upcaster of ${d.type} version ${d.schemaVersion} failed on event ${d.eventId}. error.cause says why.`,
   )
 export const ImportMismatch: ErrorKind<'import_mismatch', { importName: string; imported: number }> = defineError(
   'import_mismatch',
   d =>
-    `Import "${d.importName}" has ${d.imported} events already, and the first ${d.imported} of this source are not those.
-Resume with the same source in the same order, or give the import another name.`.replace('\n', ' '),
+    `Import "${d.importName}" has ${d.imported} events already, and the first ${d.imported} events of this source differ from them. Resume with the same source in the same order, or give the import another name.`,
 )
 
 export const LogRewound: ErrorKind<'log_rewound', { cursor: number; head: number; reason: string }> = defineError(
   'log_rewound',
   d =>
-    `The log is not the one that was read before (${d.reason}; read up to ${d.cursor}, head is now ${d.head}). The server
-was restored or a standby that lacks the last writes took over. Start again from a position you trust.`.replace(
-      '\n',
-      ' ',
-    ),
+    `The log is not the one that was read before (${d.reason}; read up to ${d.cursor}, head is now ${d.head}). The server was restored or a standby that lacks the last writes took over. Start again from a position you trust.`,
 )
 
 export const ImportBypassesInline: ErrorKind<'import_bypasses_inline', { projection: string }> = defineError(
   'import_bypasses_inline',
   d =>
-    `An import stores events without running inline projections, and "${d.projection}" wants some of these. Make it async
-for the time of the import, or append the events instead.`.replace('\n', ' '),
+    `An import stores events without running inline projections, and "${d.projection}" wants some of these events. Make it async for the time of the import, or append the events instead.`,
 )
 
 export const InlineProjectionFailed: ErrorKind<'inline_projection_failed', { projection: string; reason: string }> =
-  defineError('inline_projection_failed', d =>
-    `Inline projection "${d.projection}" failed (${d.reason}), so nothing of the append was stored. See error.cause; mend
-the projection or the events, or make it async so that its failures do not reject appends.`.replace('\n', ' '),
+  defineError(
+    'inline_projection_failed',
+    d =>
+      `Inline projection "${d.projection}" failed (${d.reason}), so nothing of the append was stored. See error.cause. Fix the projection or the events, or make it async so that its failures do not reject appends.`,
   )
 
 export const InlineProjectionUnknown: ErrorKind<
@@ -84,6 +81,5 @@ export const InlineProjectionUnknown: ErrorKind<
   { projection: string; version: number; known?: number | undefined }
 > = defineError('inline_projection_unknown', d => {
   const here = d.known === undefined ? 'has no code for it' : `has version ${d.known}`
-  return `Inline projection "${d.projection}" is active in version ${d.version}, but this process ${here}, so it cannot
-append events that it wants. Deploy and register that version here, or make the projection async.`.replace('\n', ' ')
+  return `Inline projection "${d.projection}" is active in version ${d.version}, but this process ${here}, so it cannot append events that the projection wants. Deploy and register that version here, or make the projection async.`
 })

@@ -3,7 +3,7 @@
  *
  * A class, but only for its prototype: `JSON.stringify` throws on a bigint, so every event needs a `toJSON`, and one
  * that is not among its own properties, or it would show up in copies, comparisons and prints. It is made from columns
- * given by place, because that happens once per row read: as fast as an object literal (a million made: 0.1 s, made
+ * given by position, because that happens once per row read: as fast as an object literal (a million made: 0.1 s, made
  * and kept: 0.4 s), where a `toJSON` defined on each takes 2.5 times as long.
  *
  * Invariant: every field is always set, one without a value to undefined, so that all events share one hidden class.
@@ -14,7 +14,7 @@ export function toRecordedEvent(...columns: EventColumns): RecordedEvent {
   return new Recorded(...columns)
 }
 
-/** The same fact in another shape, as an upcaster gives it. (A spread copy would lose `toJSON`.) */
+/** The same event with other data, as an upcaster gives it. (A spread copy would lose `toJSON`.) */
 export function reshapeEvent(event: RecordedEvent, type: string, schemaVersion: number, data: unknown): RecordedEvent {
   const { position, stream, version, id, headers, correlationId, causationId, userId, createdAt } = event
   const place = [position, stream, version, id] as const

@@ -1,5 +1,5 @@
 /**
- * The log: appending facts, and reading them back in the order they became facts.
+ * The log: appending events, and reading them back in the order of their commits.
  *
  *     append ─► prepare ─► group-commit ─► append_one / append_batch ─► [streams] [events]
  *                               └─ with code or documents: append_check ─► documents, inline projections ─► append_store
@@ -10,14 +10,15 @@
  * - An append is stored whole or not at all, its events numbered without gaps in their stream (`version`) and in
  *   strictly rising order in the log (`position`, which may have gaps).
  * - It has one known outcome. After a lost connection it is sent again with the same event ids; an event is never
- *   stored twice. What cannot be known ends in `OutcomeUnknown`, which names the ids to ask for.
+ *   stored twice. An outcome that cannot be known is `OutcomeUnknown`, which names the ids to ask for.
  * - `expected: 'any'` never conflicts; of several appends that expect one version exactly one wins, the others get
  *   `VersionConflict` with the actual version.
- * - What an active inline projection writes is committed with the append, or neither is. Which are active is said by the
- *   database; a process that lacks the code of one cannot append what it wants (`InlineProjectionUnknown`).
+ * - The writes of an active inline projection are committed with the append, or neither is. The database decides which
+ *   are active; a process that lacks the code of one cannot append the events that it wants
+ *   (`InlineProjectionUnknown`).
  * - Readers of the log never skip, repeat or reorder an event, whatever commits, rolls back or stalls meanwhile.
  *
- * What it does not do: wait for consumers (see `waitFor` for the log itself), or change an event once it is stored.
+ * Deliberately not here: waiting for consumers (`waitFor` waits for the log itself), and changing a stored event.
  */
 
 import { canonicalUuid } from '../core/id.ts'
@@ -84,7 +85,7 @@ export interface Events<M extends EventMap = UntypedEvents> {
   ): Promise<ImportProgress>
   /** The last position drawn. */
   head(): Promise<number>
-  /** How far the log is final, and what holds it back. */
+  /** How far the log is settled, and the open transactions that hold it back. */
   settled(): Promise<LogState>
   /** Waits until the log is settled up to a position, by default for 30 seconds. */
   waitFor(position: number, options?: WaitOptions): Promise<void>
@@ -161,7 +162,7 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
         while (seen.settled < position) {
           const now = await watch.beyond(position - 1, seen, signal)
           if (now.head < position && position <= seen.head)
-            throw rewound(log, position, now, 'its head is below the position waited for')
+            throw rewound(log, position, now, 'its head is below the position that is waited for')
           seen = now
         }
       })

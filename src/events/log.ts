@@ -1,4 +1,4 @@
-/** What every part of this folder works on: one log, in one schema of one database. */
+/** One log, in one schema of one database: every part of this folder works on it. */
 
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Clock } from '../core/clock.ts'

@@ -3,7 +3,7 @@
  *
  *     readArchivedStreams ─► lockStreams ─► readFreeStreams ─► tombstone, then delete in chunks (`streams/remove.ts`)
  *
- * Which streams are still needed is for other folders to say: they give conditions.
+ * Other folders decide which streams are still needed: they give conditions.
  */
 import type { Database, Executor } from '../database/database.ts'
 import type { OldRows } from '../database/prune.ts'
@@ -39,7 +39,7 @@ export async function readArchivedStreams(
   return rows.map(row => row.stream)
 }
 
-/** What keeps a stream `s`, or one of its events `e`, from being deleted. */
+/** Conditions that keep a stream `s`, or one of its events `e`, from being deleted. */
 export interface StreamNeeds {
   readonly olderThanMs: number
   /** All consumers have read up to this position; undefined if there are none. */

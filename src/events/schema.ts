@@ -48,7 +48,7 @@ export const eventsPart: Part = {
     `create unique index events_event_id on ~events (event_id)`,
     `create index events_correlation on ~events (correlation_id, position)`,
     `create index events_created_at on ~events using brin (created_at)`,
-    // What a save under the key wrote: [collection, id, version] of each document.
+    // The documents that a save under the key wrote: [collection, id, version] of each.
     `create table ~idempotency_keys (
   created_at timestamptz not null default now(),
   key text collate "C" primary key,

@@ -7,11 +7,11 @@
  *     events.append, workflows.schedule ─ traceparent in the headers ─► consumers.batch, subscriptions.deliver, workflows.run
  *                                                                                                  └─► workflows.emit ─ … ─►
  *
- * An append is a child of whatever is active; the events it writes carry its context in their headers, as W3C's
- * `traceparent` and `tracestate`. What runs because of events that all come from one context is a child of it; a batch of
- * events from several begins a trace of its own, with a link to each. Code of yours runs with the span active.
+ * An append is a child of the active span; the events it writes carry its context in their headers, as W3C's
+ * `traceparent` and `tracestate`. A batch or a handler whose events all come from one context is a child of it; a batch
+ * of events from several begins a trace of its own, with a link to each. Your code runs with the span active.
  *
- * `@opentelemetry/api` is an optional peer, and only this entry loads it. Nothing is asked of the SDK but that API: no
+ * `@opentelemetry/api` is an optional peer, and only this entry loads it. Nothing but that API is needed of the SDK: no
  * propagator has to be registered, and without a provider nothing is written into headers.
  */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
@@ -41,19 +41,19 @@ export interface OpenTelemetryOptions {
 }
 
 export interface OpenTelemetryBridge extends Disposable {
-  /** Takes the bridge away. Spans that have begun are still ended. */
+  /** Disconnects the bridge. Spans that have begun are still ended. */
   stop(): void
 }
 
 export function connectOpenTelemetry(options: OpenTelemetryOptions = {}): OpenTelemetryBridge {
   const provider = options.tracerProvider ?? trace.getTracerProvider()
   const tracer = provider.getTracer('rillflow')
-  const hear = (message: unknown): void => {
+  const onSpan = (message: unknown): void => {
     const span = message as Span
     if (options.schema === undefined || options.schema === span.schema) follow(tracer, span)
   }
-  subscribe(channels.span, hear)
-  const stop = (): void => void unsubscribe(channels.span, hear)
+  subscribe(channels.span, onSpan)
+  const stop = (): void => void unsubscribe(channels.span, onSpan)
   return { stop, [Symbol.dispose]: stop }
 }
 
@@ -69,8 +69,8 @@ const kinds: Readonly<Record<SpanName, SpanKind>> = {
   'workflows.schedule': SpanKind.PRODUCER,
 }
 
-/** More links than these say nothing more. */
-const mostLinks = 128
+/** The most links of one span. */
+const maxLinks = 128
 
 function follow(tracer: Tracer, span: Span): void {
   const sources = sourcesOf(span.causes)
@@ -81,7 +81,7 @@ function follow(tracer: Tracer, span: Span): void {
       : sources.length === 1
         ? trace.setSpanContext(ROOT_CONTEXT, only!)
         : ROOT_CONTEXT
-  const links = sources.length > 1 ? sources.slice(0, mostLinks).map(each => ({ context: each })) : []
+  const links = sources.length > 1 ? sources.slice(0, maxLinks).map(each => ({ context: each })) : []
   const attributes = attributesOf(span)
   const own = tracer.startSpan(nameOf(span), { kind: kinds[span.name], attributes, links }, parent)
   Object.assign(span.headers, headersOf(own.spanContext()))
@@ -92,7 +92,7 @@ function follow(tracer: Tracer, span: Span): void {
   span.onEnd(({ error }) => end(own, span, error))
 }
 
-/** The cause of a schedule's run is the clock, and not who once started the worker. */
+/** The cause of a schedule's run is the clock, not the code that once started the worker. */
 function activeFor({ name }: Span): Context {
   return name === 'workflows.schedule' ? ROOT_CONTEXT : context.active()
 }
@@ -124,7 +124,7 @@ function attributesOf({ schema, fields, causes }: Span): Attributes {
   return attributes
 }
 
-/** What all events of one workflow share, if these do. */
+/** The correlation id that these events share, if they do. */
 function correlationOf(events: readonly Pick<SpanCause, 'correlationId'>[]): Attributes {
   const [id, other] = new Set(events.map(({ correlationId }) => correlationId))
   return id === undefined || other !== undefined ? {} : { 'rillflow.correlation_id': id }
@@ -140,7 +140,7 @@ function sourcesOf(causes: readonly SpanCause[]): SpanContext[] {
   return [...sources.values()]
 }
 
-/** W3C Trace Context, version 00. Headers come from anywhere: whatever is not as it should be counts as not there. */
+/** W3C Trace Context, version 00. Headers come from anywhere: a value of the wrong form counts as absent. */
 function contextFrom({ traceparent, tracestate }: Readonly<Record<string, unknown>>): SpanContext | undefined {
   if (typeof traceparent !== 'string') return undefined
   const [, traceId, spanId, flags] = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/.exec(traceparent) ?? []

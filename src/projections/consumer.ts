@@ -3,7 +3,7 @@
  *
  *     projectionConsumer   applies events to the tables of the projection
  *     shadowConsumer       applies them to the tables that a rebuild fills, with a row and a checkpoint of its own
- *     inPlaceConsumer      applies them to the only tables there are, which a rebuild has emptied
+ *     inPlaceConsumer      applies them to its only tables, which a rebuild has emptied
  */
 import { type BatchContext, type Consumer, consumer } from '../consumers/consumer.ts'
 import type { Database } from '../database/database.ts'
@@ -56,8 +56,9 @@ function handlerOf(projection: Projection, tables: TableNames, isRebuild: boolea
 }
 
 /**
- * Makes sure that the tables of a projection are there before its code runs: once per store, never per event. Where the
- * store may change the schema they are made on the spot; where it may not, `ProjectionNotSynced` says what to call.
+ * Makes sure that the tables of a projection exist before its code runs: once per store, never per event. Where the
+ * store may change the schema they are made on demand; where it may not, `ProjectionNotSynced` names the call that
+ * makes them.
  */
 export function openPreparation(database: Database, schema: Schema, syncs: boolean): Prepare {
   const prepared = new WeakSet<Projection>()

@@ -11,7 +11,7 @@
  *       },
  *     })
  *
- * A document belongs to one stream, unless `identity` names other ids: then events of many streams meet in it. However
+ * A document belongs to one stream, unless `identity` names other ids: then events of many streams change it. However
  * many events a batch has, its documents are read once and written once, so the cost is that of the documents, not of
  * the events. Its version is that of the stream, or with `identity` the number of events folded.
  *
@@ -47,9 +47,9 @@ import {
 import { tableNames, versionTables } from './table.ts'
 
 export interface DocumentProjection<Doc = unknown, M extends EventMap = never> extends Projection<M> {
-  /** Never there at run time: it carries the type to where documents are read. */
+  /** Absent at run time: it carries the type to where documents are read. */
   readonly '~document'?: Doc | undefined
-  /** What `ctx.table` calls its table. */
+  /** The name of its table for `ctx.table`. */
   readonly documentTable: string
   /** The indexes of its table, as its queries need to know them. */
   readonly indexing: IndexingOptions
@@ -62,7 +62,9 @@ export interface DocumentProjectionDefinition<M extends EventMap, Doc, Type exte
     Pick<IndexingOptions<NonNullable<NoInfer<Doc>> & object>, 'gin' | 'indexes' | 'columns' | 'search'> {
   /** A document before its first event. One that begins with nothing: `() => null as Order | null`. */
   readonly initial: (id: string) => Doc
-  /** The document after an event, null to delete it: a function for each type of event, or one for all events. */
+  /**
+   * Returns the document after an event, null to delete it: a function for each type of event, or one for all events.
+   */
   readonly evolve: EvolveDocument<NoInfer<M>, Doc, Type>
   /** The ids of the documents an event is about; undefined for none. Default: the name of its stream. */
   readonly identity?: ((event: RecordedEvent<NoInfer<M>>) => string | readonly string[] | undefined) | undefined
@@ -151,7 +153,7 @@ function idsBy(
   }
 }
 
-/** Gives the document after the event, undefined if there is none then. */
+/** Returns the document after the event, undefined if there is none. */
 function checkedFold(
   name: string,
   initial: (id: string) => unknown,

@@ -45,7 +45,7 @@ export type Lifecycle = 'inline' | 'async' | 'live'
 
 /** The one form of all kinds. */
 export interface Projection<M extends EventMap = never> extends Definition<'projection'> {
-  /** Never there at run time: it carries the types. A projection on some of a store's events fits that store. */
+  /** Absent at run time: it carries the types. A projection on some of a store's events fits that store. */
   readonly '~events'?: ((map: M) => void) | undefined
   /** With the version, if that is not 1: `order-totals@2`. */
   readonly name: string
@@ -63,7 +63,7 @@ export interface Projection<M extends EventMap = never> extends Definition<'proj
   readonly fold: ((document: unknown, event: RecordedEvent) => unknown) | undefined
 }
 
-/** What a projection's code gets with an event. */
+/** The context that a projection's code gets with an event. */
 export interface ProjectionContext {
   readonly projection: string
   /** The open transaction: its writes are committed together with the checkpoint, or not at all. */
@@ -82,15 +82,15 @@ export interface ProjectionContext {
 
 export interface ApplyContext extends Omit<ProjectionContext, 'projection' | 'table'> {
   readonly tables: TableNames
-  /** Says which event is being worked on, so that a failure is put down to it; undefined: all of them at once. */
+  /** Says which event is being worked on, so that a failure counts for that event; undefined: all of them at once. */
   at(event: RecordedEvent | undefined): void
   /** Other transactions may be writing the same rows: lock them in order. */
   readonly isInline: boolean
 }
 
-/** The options that all kinds have in common. */
+/** The options that all kinds share. */
 export interface ProjectionOptions<M extends EventMap> extends ConsumerOptions {
-  /** The events there are; only their types are used. */
+  /** The events of the store; only their types are used. */
   readonly events?: EventDefinitions<M> | undefined
   /** Default 'async'. */
   readonly lifecycle?: Lifecycle | undefined
@@ -113,7 +113,7 @@ export interface ProjectionDefinition<
   }
   /** The tables it writes, by name. A rebuild fills new ones while these are read, and then replaces them. */
   readonly tables?: TableDefinitions<Tables> | undefined
-  /** Empties what it wrote, in its transaction. Without tables, the way to be rebuilt. */
+  /** Deletes its own writes, in its transaction. A projection without tables needs it for a rebuild. */
   readonly reset?: ((ctx: ProjectionContext) => Awaitable<unknown>) | undefined
 }
 
@@ -178,7 +178,7 @@ export function commonParts(
   }
 }
 
-/** The text of a definition, with its functions. Its lifecycle changes nothing about what it makes of an event. */
+/** The text of a definition, with its functions. Its lifecycle does not change how it applies an event. */
 function sourceOf(given: object): string {
   return JSON.stringify(given, (key, value) => {
     if (key === 'events' || key === 'lifecycle') return undefined

@@ -11,13 +11,13 @@
  *     live ───► stored nowhere, folded when it is read
  *            │
  *            ▼
- *     store.documents(orders), store.rows(sales)         one way to read them all: `read.ts`
+ *     store.documents(orders), store.rows(sales)         all are read the same way: `read.ts`
  *
  * Guarantees:
  * - The writes of an async projection and its checkpoint are one transaction: each event counts once, in position order.
  * - A projection with tables is rebuilt into new ones, while the old ones are read, until a switch replaces them; the
  *   result is that of a fresh build, whatever is appended meanwhile.
- * - A sync makes the tables, or the first batch where the store may; never an event.
+ * - A sync makes the tables, or the first batch where the store may change the schema; never an event.
  * - Opening a store activates an inline projection that is new. One that is known changes its lifecycle, its version or its
  *   types only by `switch`.
  * - Registered projections belong to one store. Everything of them is in its schema.
@@ -71,7 +71,7 @@ export interface ProjectionParts {
   readonly consumers: Consumers
   readonly schema: Schema
   readonly tables: TableRegistry
-  /** Whether tables may be made on the spot. */
+  /** Whether tables may be made on demand. */
   readonly syncs: boolean
   /** For reading documents and rows. */
   readonly documents: DocumentParts
@@ -112,7 +112,7 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
   const findConsumer = (name: string): Consumer => {
     const { consumer } = find(name)
     if (consumer !== undefined) return consumer
-    const reason = `Projection "${name}" is live: it stores nothing and follows nothing, so there is nothing to run.`
+    const reason = `Projection "${name}" is live: it stores nothing and follows nothing, so it cannot be run.`
     throw new InvalidOption({ option: 'name', reason })
   }
   /** A projection that is registered has a row from now on; any other must have one already. */
@@ -151,7 +151,7 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
       const { projection } = find(name)
       await runPending(projection)
       await changed(makeInline(consumers, projection, prepare))
-      // Appends here would be refused for the sake of a version whose code is gone.
+      // Otherwise appends would be refused because of a version whose code no longer exists.
       for (const other of await otherVersions(name)) if (!registered.has(other)) await makeAsync(consumers, other)
       return
     }

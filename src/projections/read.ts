@@ -7,7 +7,7 @@
  * Guarantees:
  * - A projection that never ran reads as empty.
  * - While a rebuild replaces the table, a reader sees the old one or the new one, each of them whole.
- * - Inside a transaction a reader sees what the transaction has written.
+ * - Inside a transaction a reader sees the transaction's own writes.
  */
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'

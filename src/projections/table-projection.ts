@@ -85,7 +85,7 @@ export type RowOf<Columns extends RowColumns, Key extends keyof Columns> = {
   ? { readonly [C in keyof Row]: Row[C] }
   : never
 
-/** Says what an event does to one row: set and increment its columns, or delete it. */
+/** The change of one row by an event: set and increment its columns, or delete it. */
 export type ChangeRow<Columns extends RowColumns, Key extends keyof Columns> = (
   key: { readonly [C in Key]: WrittenValues[Columns[C]] },
   change: 'delete' | ColumnChanges<Columns, Key>,
@@ -118,9 +118,9 @@ export interface RowChange {
 }
 
 export interface TableProjection<Row = unknown, M extends EventMap = never> extends Projection<M> {
-  /** Never there at run time: it carries the type to where rows are read. */
+  /** Absent at run time: it carries the type to where rows are read. */
   readonly '~row'?: Row | undefined
-  /** What `ctx.table` calls its table. */
+  /** The name of its table for `ctx.table`. */
   readonly rowTable: string
   readonly columns: readonly TableColumn[]
 }
@@ -209,7 +209,10 @@ const types: ReadonlySet<string> = new Set([
   ...['text', 'text collate "C"', 'uuid', 'boolean', 'timestamptz', 'jsonb'],
 ])
 
-/** The changes that a handler returns. One that it makes and does not return would be lost without a word. */
+/**
+ * The changes that a handler returns. A change that it makes and does not return is refused, because it would be lost
+ * in silence.
+ */
 function changesBy(handler: Handler, projection: string, event: RecordedEvent): readonly RowChange[] {
   let made = 0
   const known = new Set<unknown>()

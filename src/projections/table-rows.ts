@@ -18,7 +18,7 @@ export type ColumnValue = string | number | boolean | null
 /** The changes of one row. */
 export interface ChangedRow {
   readonly key: readonly ColumnValue[]
-  /** Whether the row that was there before is deleted. */
+  /** Whether the existing row is deleted. */
   isDeleted: boolean
   /** Whether there is a row afterwards. */
   isChanged: boolean
@@ -27,8 +27,8 @@ export interface ChangedRow {
 }
 
 /**
- * Rows that are not there yet are made first, so that all can then be changed alike. Inline, others may be changing the
- * same rows: all make and lock them in the order of the key.
+ * Missing rows are made first, so that all can then be changed the same way. Inline, others may be changing the same
+ * rows: all make and lock them in the order of the key.
  */
 export async function writeRows(
   executor: Executor,

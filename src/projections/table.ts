@@ -4,8 +4,8 @@
  *     tables: { order_totals: { columns: { customer: 'text', total: 'numeric' }, primaryKey: ['customer'] } }
  *
  * The name that a handler uses is not the name in the database: version 2 of a projection has tables of its own
- * (`order_totals_v2`), and a rebuild fills new ones next to the old (`order_totals__rebuild`). Every name that may be
- * needed one day is checked when the projection is defined, because PostgreSQL cuts longer ones silently.
+ * (`order_totals_v2`), and a rebuild fills new ones next to the old (`order_totals__rebuild`). Every name that a
+ * rebuild may need is checked when the projection is defined, because PostgreSQL cuts longer ones silently.
  */
 import { InvalidName, InvalidOption } from '../core/errors.ts'
 import { nearestName } from '../core/name.ts'
@@ -85,7 +85,7 @@ export function shadowOf(declared: DeclaredTable): DeclaredTable {
   return suffixed(declared, shadowSuffix)
 }
 
-/** Where the code of a projection finds its tables. */
+/** The names of a projection's tables, for its code. */
 export type TableNames = (name: string) => Identifier
 
 /** Names as they are in the schema; a projection that declares no tables may name any. */

@@ -1,5 +1,5 @@
 /**
- * What is there: PostgreSQL's catalogue about one schema, in one query for tables and one for the rest.
+ * Reads PostgreSQL's catalogue about one schema: one query for tables and one for the rest.
  *
  * Everything is looked up by name, because the catalogue's indexes begin with the name: asking for all tables of a
  * schema reads the tables of every tenant. Definitions come as PostgreSQL words them, without the schema's name.
@@ -7,14 +7,14 @@
 import type { Executor } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 
-/** A relation of the schema: a table, or whatever else has the name. */
+/** A relation of the schema: a table, or another object of the name. */
 export interface FoundTable {
   readonly name: string
-  /** `table`, or what it is instead. */
+  /** `table`, or the kind that it has instead. */
   readonly kind: string
   readonly columns: readonly FoundColumn[]
   readonly indexes: readonly FoundIndex[]
-  /** Triggers and rules that somebody made; not those inside of foreign keys. */
+  /** Triggers and rules that users made; not those of foreign keys. */
   readonly triggers: readonly string[]
   readonly rules: readonly string[]
 }
@@ -35,7 +35,7 @@ export interface FoundIndex {
   readonly unique: boolean
   /** The columns of the primary key, in its order; null for other indexes. */
   readonly primaryKey: readonly string[] | null
-  /** False if building it concurrently was broken off: it is then kept up, and never used. */
+  /** False if building it concurrently was interrupted: writes still maintain it, and no query uses it. */
   readonly valid: boolean
   readonly comment: string | null
 }

@@ -1,10 +1,10 @@
 /**
- * Is the schema still what its migrations, functions and declarations made? For people (`problem`, `fix`) and machines
- * (`kind`).
+ * Compares the schema with its migrations, functions and declarations. Each difference is reported for people
+ * (`problem`, `fix`) and for programs (`kind`).
  *
- * Found are: migrations that are pending, changed or of a newer library; objects of the library that are missing or were
- * altered; triggers and rules, which change what our statements mean; a sequence that would hand out positions out of
- * order or twice; and where declared tables differ.
+ * It finds: migrations that are pending, changed or of a newer library; objects of the library that are missing or were
+ * altered; triggers and rules, which change the meaning of our statements; a sequence that would hand out positions out
+ * of order or twice; and declared tables that differ.
  *
  * The objects are compared only when the schema's migrations are exactly this library's: with one pending or one
  * unknown, they are rightly different. So is a function of a higher revision.
@@ -35,8 +35,8 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
   const { schema, library } = target
   const history = await readHistory(executor, schema, library)
   if (!history.hasStore) {
-    const told = history.hasSchema ? 'has no store in it' : 'does not exist'
-    return { isHealthy: false, problems: [report('schema_missing', `schema ${schema}`, told, bySync)], newer: [] }
+    const problem = history.hasSchema ? 'has no store in it' : 'does not exist'
+    return { isHealthy: false, problems: [report('schema_missing', `schema ${schema}`, problem, bySync)], newer: [] }
   }
   const problems = historyProblems(history)
   if (problems.length === 0 && history.unknown.length === 0) {
@@ -54,20 +54,22 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
   return { isHealthy: problems.length === 0, problems, newer }
 }
 
-/** What the positions are read from. */
+/** The objects that the positions are read from. */
 const vital = ['table events', 'column events.position', 'sequence events_position']
 
 const bySync = 'open the store with { migrate: true }, or call store.schema.sync() (rillflow schema sync)'
 const byHand = 'undo the manual change; store.schema.plan() on an empty schema shows the statement that made it'
 
 function historyProblems({ pending, changed, unknown }: History): Problem[] {
-  const updating = 'update rillflow in this program'
-  const keeping = 'use the version of rillflow that applied it; a released migration never changes'
+  const byUpdate = 'update rillflow in this program'
+  const byOldVersion = 'use the version of rillflow that applied it; a released migration never changes'
   const breaking = unknown.filter(each => each.breaking)
   return [
     ...pending.map(each => report('migration_pending', migrationName(each), 'is not applied', bySync)),
-    ...changed.map(each => report('migration_changed', migrationName(each), 'was applied with another text', keeping)),
-    ...breaking.map(each => report('schema_newer', migrationName(each), 'is not known to this library', updating)),
+    ...changed.map(each =>
+      report('migration_changed', migrationName(each), 'was applied with another text', byOldVersion),
+    ),
+    ...breaking.map(each => report('schema_newer', migrationName(each), 'is not known to this library', byUpdate)),
   ]
 }
 
@@ -89,8 +91,8 @@ function functionProblems(
   const problems = compare('function', '', Object.fromEntries(wanted), actual.functions)
   for (const each of outdated) {
     const isThere = found.objects.some(object => object.kind === 'function' && object.name === each.name)
-    const [kind, told] = isThere ? (['changed', 'has another body'] as const) : (['missing', 'is missing'] as const)
-    problems.push(report(`function_${kind}`, functionName(each), told, bySync))
+    const [kind, problem] = isThere ? (['changed', 'has another body'] as const) : (['missing', 'is missing'] as const)
+    problems.push(report(`function_${kind}`, functionName(each), problem, bySync))
   }
   for (const { name, bodyHash } of found.objects) {
     if (others.has(name) || !bodies.has(name) || bodyHash === null || bodies.get(name) === bodyHash) continue
@@ -112,7 +114,7 @@ function tableProblems(name: string, found: FoundShape, actual: SchemaShape): Pr
     if (!index.valid && Object.hasOwn(wanted.indexes, index.name))
       problems.push(report('index_invalid', `index ${index.name}`, 'is invalid, so it is not used', 'reindex it'))
   }
-  const dropping = `drop it: nothing may change what is written to ${name}`
+  const dropping = `drop it: nothing may change the rows that are written to ${name}`
   for (const kind of ['trigger', 'rule'] as const) {
     for (const each of table[`${kind}s`])
       problems.push(report(kind, `${kind} ${each}`, `is on table ${name}`, dropping))
@@ -136,8 +138,9 @@ function compare(
 }
 
 /**
- * In one statement, because its snapshot is older than its look at the sequence, which is always the present: of an
- * event that is in the snapshot the position was drawn before.
+
+ * In one statement, because a sequence is always read in its present state, and the snapshot of the statement is older:
+ * the position of every event in the snapshot was drawn before.
  */
 async function sequenceProblems(executor: Executor, schema: string, drawn: Drawn): Promise<Problem[]> {
   const sequence = identifier(schema, drawn.sequence)

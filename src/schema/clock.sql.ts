@@ -2,10 +2,10 @@
  * The time, as every statement of the store reads it: `~clock(column)`, over any column of the row that is written.
  *
  * Why over a column, and why IMMUTABLE, which it is not: a database over several servers refuses VOLATILE and STABLE
- * functions in the middle of an update. Declared IMMUTABLE it is sent to the server that has the row and runs there,
- * so one clock decides about a tenant. Over a column it is never computed ahead of time, not in a prepared plan
- * either; nor over a variable, where a function of ours assigns it. Over a constant or a parameter of a statement it
- * would be computed once and kept, so that is forbidden (and a test looks for it).
+ * functions in the middle of an update. Declared IMMUTABLE it is sent to the server that has the row and runs there, so
+ * one clock decides about a tenant. Over a column it is never computed ahead of time, not in a prepared plan either;
+ * nor over a variable, where a function of ours assigns it. Over a constant or a parameter of a statement it would be
+ * computed once and kept, so that is forbidden, and a test searches for it.
  *
  * A test store moves time by a setting of its database, in milliseconds.
  */

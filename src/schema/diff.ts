@@ -1,23 +1,24 @@
 /**
- * Declared tables against what is there: steps that add what is missing, problems for what only a person may decide.
+ * Compares declared tables with the existing ones: a step for each missing object, a problem for each decision that
+ * only a person may take.
  *
  * Invariant: after its steps have run, the same comparison gives no steps. So a step is planned only where running it
- * makes the difference go away, and an index only when the columns it needs are there or planned.
- * Nothing is dropped, narrowed or rewritten: another type, key or definition, and columns that are not declared (an
- * older process may still write them) are reported and left alone. The one exception is an index that PostgreSQL itself
- * has marked invalid: nobody can be using it, so it is built anew.
+ * makes the difference go away, and an index only when the columns it needs are there or planned. Nothing is dropped,
+ * narrowed or rewritten: another type, key or definition, and columns that are not declared (an older process may still
+ * write them) are reported and left alone. The one exception is an index that PostgreSQL itself has marked invalid: no
+ * query uses it, so it is built anew.
  */
 import type { FoundColumn, FoundIndex, FoundTable } from './catalogue.ts'
 import { type Difference, join, nothing, problem } from './difference.ts'
 import { catalogueType, type DeclaredColumn, type DeclaredIndex, type DeclaredTable, indexesOf } from './table.ts'
 import { addColumn, createIndex, createTable, dropIndex, indexStamp, stampIndex } from './table-sql.ts'
 
-/** What is known of the schema: its relations by name, and which tables hold rows. */
+/** The known state of the schema: its relations by name, and which tables hold rows. */
 export interface Surroundings {
   readonly schema: string
   readonly found: ReadonlyMap<string, FoundTable>
   readonly filled: ReadonlySet<string>
-  /** Whether indexes of tables with rows are built beside their writers. */
+  /** Whether indexes of tables with rows are built while writers write. */
   readonly concurrently: boolean
 }
 
@@ -40,7 +41,7 @@ export function diffTable(table: DeclaredTable, around: Surroundings): Differenc
   ])
 }
 
-/** Whether it depends on there being rows what can be done: a column that every row must have is missing, or an index. */
+/** Whether the steps depend on there being rows: a column that every row must have is missing, or an index. */
 export function dependsOnRows(table: DeclaredTable, there: FoundTable | undefined, concurrently: boolean): boolean {
   const isBuilt = (index: DeclaredIndex): boolean =>
     there?.indexes.some(each => each.name === index.name && each.valid) === true
@@ -63,7 +64,7 @@ function diffColumn(table: DeclaredTable, column: DeclaredColumn, there: FoundTa
   if (found !== undefined) return compareColumn(object, column, found)
   if (isDemanding(column) && around.filled.has(table.name)) {
     const fix = 'declare it nullable or with a default, or add and fill it by hand'
-    return problem('column_missing', object, 'has no value for the rows that are there', fix)
+    return problem('column_missing', object, 'has no value for the existing rows', fix)
   }
   if (column.generated !== undefined && around.filled.has(table.name)) {
     const fix = 'leave it out and index the field instead; or add it by hand, which rewrites the table under a lock'
@@ -97,8 +98,8 @@ function diffPrimaryKey(table: DeclaredTable, there: FoundTable): Difference {
   const actual = there.indexes.find(index => index.primaryKey !== null)?.primaryKey?.join(', ') ?? 'nothing'
   if (actual === wanted) return nothing
   const fix = 'change the declaration back, or the key by hand'
-  const told = `is on ${actual}, declared is ${wanted}`
-  return problem('primary_key_changed', `table ${table.name}`, `its primary key ${told}`, fix)
+  const difference = `is on ${actual}, declared is ${wanted}`
+  return problem('primary_key_changed', `table ${table.name}`, `its primary key ${difference}`, fix)
 }
 
 function diffIndex(
@@ -110,17 +111,17 @@ function diffIndex(
   const object = `index ${index.name}`
   const there = around.found.get(table.name)?.indexes.find(each => each.name === index.name)
   if (there?.valid === true) return compareIndex(object, index, there)
-  const stranger = there === undefined ? around.found.get(index.name) : undefined
-  if (stranger !== undefined) {
-    const told = `is the name of another ${stranger.kind}`
-    return problem('index_missing', object, told, 'rename or drop that one, then sync')
+  const other = there === undefined ? around.found.get(index.name) : undefined
+  if (other !== undefined) {
+    const conflict = `is the name of another ${other.kind}`
+    return problem('index_missing', object, conflict, 'rename or drop that one, then sync')
   }
   const needed = unmet.filter(column => mayUse(index, column.name)).map(column => column.name)
   if (needed.length > 0) {
-    const told = `may need column ${needed.join(', ')}, which is missing or of another type`
-    return problem('index_missing', object, told, 'see to the column first, then sync')
+    const missing = `may need column ${needed.join(', ')}, which is missing or of another type`
+    return problem('index_missing', object, missing, 'fix the column first, then sync')
   }
-  const reason = there === undefined ? 'it is declared' : 'it is there, but invalid'
+  const reason = there === undefined ? 'it is declared' : 'it exists, but is invalid'
   const isAlone = around.concurrently && around.filled.has(table.name)
   const texts = there === undefined ? [] : [dropIndex(around.schema, index, isAlone)]
   texts.push(createIndex(around.schema, table, index, isAlone), stampIndex(around.schema, index))
@@ -130,11 +131,11 @@ function diffIndex(
 
 function compareIndex(object: string, index: DeclaredIndex, there: FoundIndex): Difference {
   if (there.comment === indexStamp(index)) return nothing
-  const told = `is ${there.unique ? 'unique ' : ''}${there.definition}, and was not made from what is declared now`
-  return problem('index_changed', object, told, 'drop it and sync, or change the declaration back')
+  const difference = `is ${there.unique ? 'unique ' : ''}${there.definition}, and was not made from the present declaration`
+  return problem('index_changed', object, difference, 'drop it and sync, or change the declaration back')
 }
 
-/** What an expression uses is not known, so it may use any column. */
+/** The columns of an expression are not known, so it may use any. */
 function mayUse(index: DeclaredIndex, column: string): boolean {
   return [...index.columns, ...(index.include ?? []), index.where].some(
     part => part === column || (typeof part === 'object' && part !== null),
@@ -155,8 +156,8 @@ function has(there: FoundTable, column: DeclaredColumn): boolean {
   return there.columns.some(each => each.name === column.name)
 }
 
-/** The default itself is not compared: PostgreSQL rewrites it, and it concerns no row that is there. */
+/** The default itself is not compared: PostgreSQL rewrites it, and it concerns no existing row. */
 function words(type: string, nullable: boolean, origin: Origin): string {
-  const told = { generated: ', generated', default: ' with a default', '': '' }
-  return `${type}${nullable ? '' : ' not null'}${told[origin]}`
+  const suffixes = { generated: ', generated', default: ' with a default', '': '' }
+  return `${type}${nullable ? '' : ' not null'}${suffixes[origin]}`
 }

@@ -1,4 +1,4 @@
-/** What sets a schema apart from what it should be: steps that a sync takes, and problems that it leaves to people. */
+/** The differences between a schema and its target: steps that a sync takes, and problems that it leaves to people. */
 export interface Difference {
   readonly steps: readonly Step[]
   readonly problems: readonly Problem[]
@@ -7,7 +7,7 @@ export interface Difference {
 /** One statement that a sync runs. */
 export interface Step {
   readonly kind: 'schema' | 'migration' | 'function' | 'table' | 'column' | 'index'
-  /** What it makes: `table customers`. */
+  /** The object that it makes: `table customers`. */
   readonly object: string
   readonly reason: string
   readonly sql: string
@@ -15,12 +15,12 @@ export interface Step {
   readonly isAlone?: true
 }
 
-/** Something that is not as it should be. */
+/** A difference that a sync does not repair. */
 export interface Problem {
   readonly kind: ProblemKind
   readonly object: string
   readonly problem: string
-  /** What to do about it. */
+  /** How to repair it. */
   readonly fix: string
 }
 

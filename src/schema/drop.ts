@@ -1,4 +1,7 @@
-/** Dropping a store: its schema, with everything in it. Refused where there is no store: the schema is somebody else's then. */
+/**
+ * Dropping a store: its schema, with everything in it. Refused if the schema has no store in it: it belongs to another
+ * program then.
+ */
 
 import type { Database } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'

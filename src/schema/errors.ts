@@ -8,16 +8,17 @@ export const SchemaMissing: ErrorKind<'schema_missing', { schema: string }> = de
 export const SchemaOutdated: ErrorKind<'schema_outdated', { schema: string; pending: string[] }> = defineError(
   'schema_outdated',
   d =>
-    `Schema "${d.schema}" lacks ${d.pending.join(', ')}. Open the store once with { migrate: true }, or open it with
-{ migrate: 'manual' } and call store.schema.sync().`.replace('\n', ' '),
+    `Schema "${d.schema}" lacks ${d.pending.join(', ')}. Open the store once with { migrate: true }, or open it with { migrate: 'manual' } and call store.schema.sync().`,
 )
 
 export const SchemaNewer: ErrorKind<'schema_newer', { schema: string; found: number; known: number }> = defineError(
   'schema_newer',
-  d => `Schema "${d.schema}" is at migration ${d.found}, this library knows up to ${d.known}. Update rillflow here.`,
+  d =>
+    `Schema "${d.schema}" is at migration ${d.found}, and this version of rillflow knows migrations up to ${d.known}. Update rillflow in this program.`,
 )
 
 export const SchemaDrift: ErrorKind<'schema_drift', { schema: string; problems: string[] }> = defineError(
   'schema_drift',
-  d => `Schema "${d.schema}" is not what its migrations made: ${d.problems.join('; ')}. Undo the manual change.`,
+  d =>
+    `Schema "${d.schema}" differs from the one that its migrations made: ${d.problems.join('; ')}. Undo the manual change.`,
 )

@@ -1,9 +1,9 @@
 /**
- * The library's own objects in a schema: which migrations it has had and which revision of each function it has, against
- * those that this library brings.
+ * The library's own objects in a schema: which migrations it has had and which revision of each function it has,
+ * against those that this library brings.
  *
- *     migrations   in their table, by number and checksum: what is missing is run, in order, once
- *     functions    in the catalogue, by the revision in their body: what is lower is replaced, what is higher is left
+ *     migrations   in their table, by number and checksum: missing ones are run, in order, once
+ *     functions    in the catalogue, by the revision in their body: a lower one is replaced, a higher one is left
  *
  * The table of migrations is made like any other step of a plan, and so is the row of each: the SQL of a plan run by
  * hand leaves the same schema behind as `sync` does.
@@ -28,7 +28,7 @@ interface AppliedMigration {
 export interface History {
   /** Whether there is a schema of the name; without one there is no store in it either. */
   readonly hasSchema: boolean
-  /** Whether the table of migrations is there. */
+  /** Whether the table of migrations exists. */
   readonly hasStore: boolean
   readonly pending: readonly Migration[]
   /** Had another text when they were applied. */
@@ -81,7 +81,7 @@ export function refuseForeignHistory(history: History, schema: string, library: 
   }
 }
 
-/** All that is missing of the library's own: the schema itself, migrations with their rows, functions. */
+/** All missing objects of the library: the schema itself, migrations with their rows, functions. */
 export function historySteps(history: Omit<History, 'changed' | 'unknown' | 'newer'>, schema: string): Step[] {
   const steps: Step[] = []
   if (!history.hasSchema) {
@@ -90,7 +90,12 @@ export function historySteps(history: Omit<History, 'changed' | 'unknown' | 'new
   }
   if (!history.hasStore) {
     const [text] = renderMigration(memory, schema)
-    steps.push({ kind: 'schema', object: 'table migrations', reason: 'it remembers what was applied', sql: text! })
+    steps.push({
+      kind: 'schema',
+      object: 'table migrations',
+      reason: 'it records which migrations were applied',
+      sql: text!,
+    })
   }
   for (const migration of history.pending) {
     for (const text of [...renderMigration(migration, schema), ...renderMigration(remember(migration), schema)]) {
@@ -104,7 +109,7 @@ export function historySteps(history: Omit<History, 'changed' | 'unknown' | 'new
   return steps
 }
 
-/** What a schema lacks that has nothing of the library yet. */
+/** The steps for a schema that has nothing of the library yet. */
 export function emptyHistory(library: Library): History {
   return { ...compare(nothingMade, library), hasSchema: false, hasStore: false }
 }
@@ -139,7 +144,7 @@ values (${id}, ${literal(name)}, ${literal(checksum(migration))}, ${breaking})`
   return { ...migration, statements: [statement] }
 }
 
-/** What is there of the library's own: applied migrations, and the revision of each function by its name. */
+/** The existing objects of the library: applied migrations, and the revision of each function by its name. */
 interface Made {
   readonly migrations: readonly AppliedMigration[]
   readonly revisions: Readonly<Record<string, number>>

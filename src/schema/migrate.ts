@@ -1,13 +1,13 @@
 /**
  * The runner: one transaction that holds the schema's lock, makes the plan and runs it, all or nothing. Indexes of
- * tables with rows follow, one statement each, beside a transaction that does nothing but hold the lock again.
+ * tables with rows follow, one statement each, next to a transaction that does nothing but hold the lock again.
  *
  * Of many processes that start at once one gets the lock; the others ask again every now and then, and find nothing to
  * do when it is done. They ask in transactions of their own instead of waiting inside one: a wait then holds neither a
- * connection nor a snapshot, ends at once when it is aborted, and is not counted as somebody's slow migration.
+ * connection nor a snapshot, ends at once when it is aborted, and does not look like a slow migration.
  *
- * The lock is an advisory one with a single 64-bit key; those with two 32-bit keys belong to announced positions. It
- * is of the transaction, so a process that dies lets go of it, and a pooler in transaction mode may stand between.
+ * The lock is an advisory one with a single 64-bit key; those with two 32-bit keys belong to announced positions. It is
+ * of the transaction, so a process that dies releases it, and there may be a pooler in transaction mode.
  */
 import { createHash } from 'node:crypto'
 import { sleep, throwIfAborted } from '../core/abort.ts'
@@ -28,7 +28,7 @@ export interface SyncOptions {
   timeoutMs?: number | undefined
   /**
    * How long a step may wait for a table that others are using. They in turn wait behind it, so it gives up, and the
-   * whole sync with it, rather than hold up their work. Default 10 000.
+   * whole sync with it, instead of delaying their work. Default 10 000.
    */
   lockMs?: number | undefined
 }
@@ -47,7 +47,7 @@ const idleMs = 60_000
 
 const asking: Backoff = { baseMs: 20, factor: 1.5, maxMs: 500, jitter: 0.5 }
 
-/** Brings the schema up to its target and tells what that took. */
+/** Brings the schema up to its target and returns the plan that it ran. */
 export async function migrate(database: Database, target: () => Target, options: SyncOptions = {}): Promise<Plan> {
   const { timeoutMs = defaults.timeoutMs, signal } = options
   const patience = Date.now() + timeoutMs
@@ -64,7 +64,7 @@ export async function migrate(database: Database, target: () => Target, options:
   }
 }
 
-/** Undefined while somebody else has the lock. */
+/** Undefined while another process has the lock. */
 function tryToMigrate(database: Database, target: Target, options: SyncOptions): Promise<Plan | undefined> {
   const { timeoutMs = defaults.timeoutMs, lockMs = defaults.lockMs, signal } = options
   const work = async (tx: Transaction): Promise<Plan | undefined> => {
@@ -87,8 +87,10 @@ function tryToMigrate(database: Database, target: Target, options: SyncOptions):
 }
 
 /**
- * Builds the indexes that a plan leaves; false while somebody else has the lock. The transaction that holds it must not
- * see anything: building waits for everyone who may see the table as it was before, and would wait for it for ever.
+
+ * Builds the indexes that a plan leaves; false while another process has the lock. The transaction that holds it must
+ * not have a snapshot: building waits for every transaction that may see the table in its earlier state, and would wait
+ * for this one for ever.
  */
 function tryToBuild(database: Database, target: Target, plan: Plan, options: SyncOptions): Promise<boolean> {
   const { timeoutMs = defaults.timeoutMs, signal } = options

@@ -1,5 +1,5 @@
 /**
- * A part of the schema: what one folder of the library keeps in the database, written in that folder.
+ * A part of the schema: the tables and functions of one folder of the library, written in that folder.
  *
  *     events/schema.ts    ─┐                                 ┌─ tables: together the baseline, migration 1
  *     consumers/schema.ts ─┼─► src/parts.ts ─► library ─┤
@@ -39,7 +39,7 @@ export interface Library {
   readonly drawn: readonly Drawn[]
 }
 
-/** Every migration there is, in the order they run. A new one goes to the end; one that was released stays as it is. */
+/** All migrations, in the order they run. A new one goes to the end; one that was released never changes. */
 export function libraryOf(parts: readonly Part[]): Library {
   return {
     migrations: [baseline(parts)],
@@ -58,7 +58,7 @@ export type NamesOf<Name extends string> = (store: { readonly schema: string }) 
  * `schema.ts` and nowhere else, so that a statement on a table of another folder is seen as an import.
  */
 export function namesOf<Name extends string>(objects: readonly Name[]): NamesOf<Name> {
-  // Weak, so it is no more than a field of the store itself.
+  // Weak, so it lives as long as the log and no longer.
   const known = new WeakMap<object, Names<Name>>()
   return store => {
     let names = known.get(store)

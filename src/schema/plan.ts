@@ -1,7 +1,7 @@
 /**
- * What a sync would do, as SQL: pending migrations first, then functions, then what declared
- * tables lack. `sync` runs exactly this
- * list, made anew under its lock, so that a plan shown to a person and the work done cannot differ in kind.
+ * The plan of a sync, as SQL: pending migrations first, then functions, then the missing parts of declared tables.
+ * `sync` runs exactly this list, made anew under its lock, so that a plan shown to a person and the work done cannot
+ * differ in kind.
  */
 import type { Executor } from '../database/database.ts'
 import { hasRows, readTables } from './catalogue.ts'
@@ -11,12 +11,12 @@ import { historySteps, readHistory, refuseForeignHistory } from './history.ts'
 import type { Library } from './part.ts'
 import { type DeclaredTable, indexesOf } from './table.ts'
 
-/** One schema, and what it should hold. */
+/** One schema, and the objects that it should have. */
 export interface Target extends DeclaredTarget {
   readonly library: Library
 }
 
-/** The same without what is the library's own. */
+/** The same without the library's own objects. */
 export interface DeclaredTarget {
   readonly schema: string
   readonly tables: readonly DeclaredTable[]
@@ -24,7 +24,7 @@ export interface DeclaredTarget {
   readonly concurrently?: boolean | undefined
 }
 
-/** `steps` is what would be run, in order; `problems` what no sync will fix. */
+/** `steps` are the statements to run, in order; `problems` are differences that no sync repairs. */
 export type Plan = Difference
 
 export async function makePlan(executor: Executor, target: Target): Promise<Plan> {

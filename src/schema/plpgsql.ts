@@ -1,5 +1,5 @@
 /**
- * SQL functions of the schema, written so that they read as they stand.
+ * SQL functions of the schema, in a notation that reads like SQL.
  *
  *     export const countOpen = plpgsql({ revision: 3 })`
  *       create function ~count_open(p_stream text, out total bigint)
@@ -10,8 +10,8 @@
  *
  * The notation has two rules:
  * - `~orders` is the table, sequence or function `orders` of the store's own schema, and `'~orders'` is its name as
- *   text, as `nextval` and `regclass` take it. (The operators `~` and `~*` are followed by a space and stay what they
- *   are.)
+ *   text, as `nextval` and `regclass` take it. (The operators `~` and `~*` are followed by a space and are not
+ *   changed.)
  * - `${…}` puts in a fragment: a block that several functions share and that is written once. It is indented like the
  *   line it stands in. Nothing but a fragment can be put in, so no value ever becomes part of a function's text.
  *
@@ -21,8 +21,8 @@
  * - The revision is the first line of the body, so the database itself knows which one it has. `sync` replaces a
  *   function only by a higher revision, so processes of two versions that run side by side do not replace each
  *   other's functions.
- * - Every function of `plpgsql` is VOLATILE: each of its statements sees what was committed before that statement
- *   began. The order of reads in `announce` and `settle` depends on it.
+ * - Every function of `plpgsql` is VOLATILE: each of its statements sees all commits before that statement began. The
+ *   order of reads in `announce` and `settle` depends on it.
  * - Every function of `plpgsql` has `jit = off`. Compiling a plan takes longer than running these statements, and the
  *   settings that forbid a plan shape make every plan look expensive enough to be compiled.
  *
@@ -39,7 +39,7 @@ export interface SqlFunction {
    * The names of this schema that it uses, itself included: a test checks that each belongs to a folder it may know.
    */
   readonly uses: ReadonlySet<string>
-  /** The statement that makes it, or replaces what is there. */
+  /** The statement that makes it, or replaces the existing one. */
   create(schema: string): string
   /** Its body alone, as the catalogue has it. */
   body(schema: string): string
@@ -52,8 +52,9 @@ type Template = (strings: TemplateStringsArray, ...parts: readonly Fragment[]) =
  * parameters has, and takes a scan of the whole table for cheaper as soon as it guesses too many. And a connection
  * keeps its plans: made while the tables are small, they would be used when the tables are large.
  *
- * With the shape of the plan given, one plan fits all values. Without `force_generic_plan` a statement with arrays would be
- * planned at every call: knowing their length always looks cheaper. (Publish to settled: 2.9 ms instead of 3.4.)
+ * With the shape of the plan given, one plan fits all values. Without `force_generic_plan` a statement with arrays
+ * would be planned at every call: knowing their length always looks cheaper. (Publish to settled: 2.9 ms instead of
+ * 3.4.)
  */
 export const byIndexOnly: readonly string[] = [
   'enable_seqscan = off',
@@ -74,7 +75,7 @@ export function plpgsql({ revision, settings = [] }: FunctionOptions): Template 
   return routine(revision, ['language plpgsql volatile', ...lines], /^(declare|begin)$/m)
 }
 
-/** What an expression depends on, as PostgreSQL calls it. */
+/** PostgreSQL's word for the things that an expression depends on. */
 type Volatility = 'immutable' | 'stable' | 'volatile'
 
 /**

@@ -1,13 +1,13 @@
 /**
  * The schema: everything of a store lives in one schema of the database, and this folder makes it, extends it and
- * tells whether it is still what it should be.
+ * checks it.
  *
  *     migrations       the library's own tables: numbered, checksummed, never changed once released
  *     functions        in their current text: replaced where the schema has a lower revision
- *     TableRegistry    tables that users' collections and projections declare: compared with what is there
+ *     TableRegistry    tables that users' collections and projections declare: compared with the existing ones
  *            │
- *            ▼  makePlan: what is missing, as statements
- *          plan() ──────────────► shown                      check(): is it still what they made?
+ *            ▼  makePlan: the missing objects, as statements
+ *          plan() ──────────────► shown                      check(): was it changed since?
  *          sync() ──under a lock─► run, all or nothing
  *
  *     missing ──sync──► current ──a newer library, a new declaration──► outdated ──sync──► current
@@ -16,14 +16,15 @@
  * Guarantees:
  * - After a sync the plan is empty, and a second sync changes nothing.
  * - Many processes may sync at once: one does, the others wait and find nothing to do. One connection is enough.
- * - An index that a table with rows lacks is built beside its writers, on a server with a second connection.
- * - Nothing is dropped, narrowed or rewritten unasked; what cannot be added is a problem in the plan, not a failure.
+ * - An index that a table with rows lacks is built while writers write, on a server with a second connection.
+ * - Nothing is dropped, narrowed or rewritten unasked; an object that cannot be added is a problem in the plan, not a
+ *   failure.
  * - No triggers, no rules, no foreign key that leaves the schema; every table has a primary key.
- * - Any name will do for the schema, except those that PostgreSQL keeps for itself. No `search_path` is relied on.
+ * - Any name can be that of the schema, except those that PostgreSQL reserves. No `search_path` is relied on.
  *
- * What can fail: a sync that was cut off has done nothing, except that indexes may be there, built or half built; the
- * next one goes on from there. `SchemaNewer`, `SchemaDrift` (a migration that was applied
- * had another text) and, where nothing may be changed, `SchemaMissing` and `SchemaOutdated` refuse the store.
+ * What can fail: a sync that was interrupted has changed nothing, except that indexes may be built or half built; the
+ * next one continues from there. `SchemaNewer`, `SchemaDrift` (a migration that was applied had another text) and,
+ * where nothing may be changed, `SchemaMissing` and `SchemaOutdated` refuse the store.
  *
  * Deliberately not here: going back (restore a backup instead), and partitions.
  */
@@ -43,15 +44,15 @@ import type { TableRegistry } from './table.ts'
 
 export interface Schema {
   readonly name: string
-  /** What a sync would run now, without running it. */
+  /** The steps that a sync would run now, without running them. */
   plan(): Promise<Plan>
-  /** Brings the schema up to date and tells what that took: an empty plan if it was. */
+  /** Brings the schema up to date and returns the plan that it ran: an empty one if nothing was missing. */
   sync(options?: SyncOptions): Promise<Plan>
-  /** Looks for all that is not as migrations and declarations made it. */
+  /** Compares the schema with its migrations and declarations. */
   check(): Promise<CheckResult>
   /** Whether the store can be used, at the cost of one query, or two if there are declared tables. */
   state(): Promise<SchemaState>
-  /** Drops the schema with everything in it, whoever made it. The store is of no more use then. */
+  /** Drops the schema with everything in it, also objects of other programs. The store cannot be used afterwards. */
   drop(): Promise<{ readonly tables: number }>
   /** Makes sure that the store can be used, or says why not. */
   ensure(mode: MigrateMode, options?: SyncOptions): Promise<void>
@@ -59,7 +60,7 @@ export interface Schema {
 
 export interface SchemaState {
   readonly status: 'missing' | 'outdated' | 'current'
-  /** What a sync would make: `migration 3 (append)`, `function append_one`, `table customers`. */
+  /** The objects that a sync would make: `migration 3 (append)`, `function append_one`, `table customers`. */
   readonly pending: readonly string[]
 }
 
@@ -69,16 +70,16 @@ export type MigrateMode = 'auto' | 'check' | 'manual'
 export interface SchemaOptions {
   readonly schema: string
   readonly tables: TableRegistry
-  /** What the library itself keeps there: `library` of `src/parts.ts`. */
+  /** The library's own objects: `library` of `src/parts.ts`. */
   readonly library: Library
-  /** Told of each step that a sync has run. */
+  /** Called with each step that a sync has run. */
   readonly onStep?: ((step: Step) => void) | undefined
 }
 
 export function openSchema(database: Database, options: SchemaOptions): Schema {
   const { schema, library, tables, onStep } = options
   checkSchemaName(schema)
-  // Tables may be declared at any time, so each call sees those of its moment.
+  // Tables may be declared at any time, so each call reads the present declarations.
   const concurrently = database.engine === 'postgres' && database.maxConnections > 1
   const target = (): Target => ({ schema, library, tables: tables.list(), concurrently })
 
@@ -123,5 +124,5 @@ export function openSchema(database: Database, options: SchemaOptions): Schema {
 function checkSchemaName(schema: string): void {
   identifier(schema)
   if (schema.startsWith('pg_') || schema === 'information_schema')
-    throw new InvalidName({ what: 'Schema', given: schema, reason: 'is a name that PostgreSQL keeps for itself' })
+    throw new InvalidName({ what: 'Schema', given: schema, reason: 'is a name that PostgreSQL reserves' })
 }

@@ -1,9 +1,10 @@
 /**
- * The objects of the library itself, each as a line of text: what `expected.ts` holds and `check` compares.
+ * The objects of the library itself, each as a line of text, as `expected.ts` holds them and `check` compares them.
  *
  * The expected shape is read from a new schema and written into `expected.ts`, and a test on every engine holds the two
  * equal. So tables and functions are written once, and checking a store takes neither the right to make a second schema
- * nor an engine of its own. Only the bodies of functions are rendered at run time, because they carry the schema's name.
+ * nor an engine of its own. Only the bodies of functions are rendered at run time, because they carry the schema's
+ * name.
  */
 import { createHash } from 'node:crypto'
 import type { Executor } from '../database/database.ts'
@@ -21,7 +22,7 @@ interface TableShape {
   readonly indexes: Readonly<Record<string, string>>
 }
 
-/** What the catalogue says about the objects of the names that a shape has. */
+/** The objects of a shape, as the catalogue describes them. */
 export interface FoundShape {
   readonly tables: ReadonlyMap<string, FoundTable>
   readonly objects: readonly FoundObject[]

@@ -24,7 +24,7 @@ export interface DeclaredColumn {
   /** Default false. */
   readonly nullable?: boolean | undefined
   readonly default?: TrustedSql | undefined
-  /** Kept up by PostgreSQL from the other columns of the row. Only a table that is empty gets one later. */
+  /** Maintained by PostgreSQL from the other columns of the row. Only an empty table can get one later. */
   readonly generated?: TrustedSql | undefined
 }
 
@@ -43,7 +43,7 @@ type ColumnType = ScalarType | `${ScalarType}[]` | 'text collate "C"' | `numeric
 
 type ScalarType = keyof typeof catalogueTypes
 
-/** The types a column may have, and what the catalogue calls them. */
+/** The types a column may have, and their names in the catalogue. */
 const catalogueTypes = {
   bigint: 'bigint',
   integer: 'integer',
@@ -93,7 +93,7 @@ export class TableRegistry {
     if (isReadModel) this.#readModels.add(table.name)
   }
 
-  /** Whether a projection writes this table, so that nobody else may. */
+  /** Whether a projection writes this table, so that no other code may. */
   isReadModel(name: string): boolean {
     return this.#readModels.has(name)
   }
@@ -101,7 +101,7 @@ export class TableRegistry {
   #declare(table: DeclaredTable): void {
     const known = this.#tables.get(table.name)
     if (known !== undefined && JSON.stringify(known) === JSON.stringify(table)) return
-    if (known !== undefined) refuse(table, 'is declared already, in another shape')
+    if (known !== undefined) refuse(table, 'is declared already, with another shape')
     checkTable(table)
     const names = [table.name, `${table.name}_pkey`, ...indexesOf(table).map(index => index.name)]
     for (const [i, name] of names.entries()) {
@@ -134,8 +134,8 @@ function checkTable(table: DeclaredTable): void {
   if (new Set(columns).size < columns.length) refuse(table, 'has two columns of one name')
   if (table.primaryKey.length === 0) refuse(table, 'has no primary key')
   for (const index of indexesOf(table)) named.push(...checkIndex(table, index))
-  const stranger = named.find(name => !columns.includes(name))
-  if (stranger !== undefined) refuse(table, `has no column ${JSON.stringify(stranger)}, but a key or index of it`)
+  const unknown = named.find(name => !columns.includes(name))
+  if (unknown !== undefined) refuse(table, `has no column ${JSON.stringify(unknown)}, but a key or index of it`)
   const { fillfactor = 100 } = table
   if (!Number.isInteger(fillfactor) || fillfactor < 10 || fillfactor > 100)
     refuse(table, 'needs a whole fillfactor from 10 to 100')
@@ -146,7 +146,7 @@ function checkColumn(table: DeclaredTable, column: DeclaredColumn): void {
   const what = `has a column ${JSON.stringify(column.name)}`
   if (catalogueType(column.type) === undefined) refuse(table, `${what} of a type it cannot have: ${column.type}`)
   if (!isTrusted(column.default)) refuse(table, `${what} with a default that is not trusted SQL`)
-  if (!isTrusted(column.generated)) refuse(table, `${what} generated from what is not trusted SQL`)
+  if (!isTrusted(column.generated)) refuse(table, `${what} generated from SQL that is not trusted`)
   if (column.generated !== undefined && (column.default !== undefined || column.nullable !== true))
     refuse(table, `${what} that is generated: it is nullable and has no default`)
   if (column.nullable === true && table.primaryKey.includes(column.name))
@@ -168,11 +168,11 @@ function checkIndex(table: DeclaredTable, index: DeclaredIndex): string[] {
 
 const methods: readonly string[] = ['btree', 'gin', 'gist', 'brin', 'hash']
 
-/** A look-alike, read from a file or a request, is not enough. */
+/** An object of the same shape, read from a file or a request, is not enough. */
 function isTrusted(given: TrustedSql | undefined): boolean {
   return given === undefined || given instanceof TrustedSql
 }
 
 function refuse(table: DeclaredTable, reason: string): never {
-  throw new InvalidOption({ option: `table ${JSON.stringify(table.name)}`, reason })
+  throw new InvalidOption({ option: 'table', reason: `Table ${JSON.stringify(table.name)} ${reason}.` })
 }

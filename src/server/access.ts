@@ -19,11 +19,14 @@ export type Access = (request: IncomingMessage) => 401 | 403 | undefined
 export function openAccess({ host, token }: AccessOptions): Access {
   if (token === undefined) {
     if (isLoopback(host)) return ({ headers }) => (isLoopback(hostOf(headers.host)) ? undefined : 403)
-    const reason = `is needed to listen on ${host}: other machines may read /metrics only with it`
+    const reason = `The option "token" is needed to listen on ${host}: other machines may read /metrics only with a token.`
     throw new InvalidOption({ option: 'token', reason })
   }
   if (!/^[\x21-\x7e]+$/.test(token))
-    throw new InvalidOption({ option: 'token', reason: 'must be printable ASCII text without spaces, for a header' })
+    throw new InvalidOption({
+      option: 'token',
+      reason: 'The option "token" must be printable ASCII text without spaces, because it is sent in a header.',
+    })
   const expected = digestOf(token)
   return ({ headers }) => {
     const given = /^Bearer ([\x21-\x7e]+)$/i.exec(headers.authorization ?? '')?.[1] ?? ''

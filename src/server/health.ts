@@ -3,8 +3,8 @@
  *
  *     ready ── database away, drift, lag ──► not ready ── none of them ──► ready         each change is logged
  *
- * The answer has words and no data, because it is open to all. The log says exactly what is wrong, and the metrics have
- * the lag of each consumer. A consumer that is paused, inline or being rebuilt is not considered to be behind.
+ * The answer has words and no data, because it is open to all. The log has the details, and the metrics have the lag of
+ * each consumer. A consumer that is paused, inline or being rebuilt is not considered to be behind.
  */
 import type { ConsumerMetrics } from '../consumers/insight.ts'
 import { abortable, type Deadline, deadline } from '../core/abort.ts'

@@ -111,7 +111,10 @@ interface WatchedSource {
   isSilent: boolean
 }
 
-/** Asks once at a time, and uses an answer again for a while. Calls that come meanwhile get the same. A failure is not kept. */
+/**
+ * Asks once at a time, and uses an answer again for a while. Calls that come meanwhile get the same. A failure is not
+ * cached.
+ */
 function cached<T>(ask: () => Promise<T>, cacheMs: number, clock: Clock): () => Promise<T> {
   let asking: Promise<T> | undefined
   let known: { readonly answer: T; readonly at: number } | undefined
@@ -190,10 +193,22 @@ type Explanation = (port: number, host: string) => { option: string; reason: str
 
 /** Why the server cannot listen there, by the code of the system's error. */
 const explanations: Readonly<Record<string, Explanation>> = {
-  EADDRINUSE: port => ({ option: 'port', reason: `is ${port}, which another program uses` }),
-  EACCES: port => ({ option: 'port', reason: `is ${port}, which this account may not use` }),
-  EADDRNOTAVAIL: (_, host) => ({ option: 'host', reason: `is ${host}, which is not an address of this machine` }),
-  ENOTFOUND: (_, host) => ({ option: 'host', reason: `is ${host}, which is not a known name` }),
+  EADDRINUSE: port => ({
+    option: 'port',
+    reason: `Port ${port} is used by another program. Give another port, or 0 for a free one.`,
+  }),
+  EACCES: port => ({
+    option: 'port',
+    reason: `Port ${port} may not be used by this account. Give a port from 1024 on.`,
+  }),
+  EADDRNOTAVAIL: (_, host) => ({
+    option: 'host',
+    reason: `Host ${host} is not an address of this machine. Give one of its addresses.`,
+  }),
+  ENOTFOUND: (_, host) => ({
+    option: 'host',
+    reason: `Host ${host} is not a known name. Check the name, or give an address.`,
+  }),
 }
 
 function listen(server: Server, port: number, host: string): Promise<void> {

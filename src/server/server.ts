@@ -1,5 +1,5 @@
 /**
- * The HTTP server of a store, for what watches it: a load balancer, an orchestrator, Prometheus.
+ * The HTTP server of a store, for monitoring: a load balancer, an orchestrator, Prometheus.
  *
  *     GET /health/live      200 while the process answers
  *     GET /health/ready     200, or 503 with the reasons in words: database_unreachable, schema_drift, consumer_lag
@@ -9,7 +9,7 @@
  *
  *     server.ts    options, and starting             http.ts             requests and answers
  *     access.ts    which requests may pass           health.ts           whether the store is ready
- *                                                    stored-metrics.ts   what is read from the database
+ *                                                    stored-metrics.ts   metrics from the database
  *
  * Guarantees:
  * - It listens on 127.0.0.1 unless another host is given, and refuses to start beyond loopback without a token.
@@ -21,7 +21,8 @@
  * Of a store with tenants, those that this process has used are watched, the first 100: metrics have the label `tenant`,
  * and the store is ready if all of them are.
  *
- * What can fail: a port that is in use (`InvalidOption`). Without a database `/metrics` shows what this process knows.
+ * What can fail: a port that is in use (`InvalidOption`). Without a database `/metrics` has the metrics of this
+ * process.
  */
 import type { HealthOptions, HealthSource } from './health.ts'
 
@@ -44,7 +45,7 @@ export interface StoreServer extends AsyncDisposable {
   close(): Promise<void>
 }
 
-/** What is watched: a store, or one tenant of it. */
+/** The target of monitoring: a store, or one tenant of it. */
 export interface ServerSource extends HealthSource {
   readonly tenant?: string | undefined
 }

@@ -1,7 +1,10 @@
-/** What a session says about everything it writes: the store's word, overridden by the session's, then by the save's. */
+/**
+ * Headers, causation, correlation and user of all writes of a session: the store's, overridden by the session's, then
+ * by the save's.
+ */
 import type { AppendDefaults } from '../events/append/prepare.ts'
 
-/** Later ones win; headers are joined key by key. */
+/** Later ones win; headers are merged key by key. */
 export function mergeDefaults(...given: readonly (AppendDefaults | undefined)[]): AppendDefaults {
   const merged: AppendDefaults = {}
   for (const each of given) {

@@ -1,6 +1,6 @@
 /**
  * The documents of one collection as a session sees them: those it has loaded, by id and once each (the identity map),
- * and the changes it has staged. What is staged is what is loaded from then on.
+ * and the changes it has staged. After a change the session loads the staged document.
  */
 import { type Awaitable, isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
@@ -20,7 +20,9 @@ export interface SessionDocument<Doc = unknown> {
 }
 
 export interface SessionPutOptions {
-  /** Replace what is there, though it was never loaded. Default false: a document that was never loaded is inserted. */
+  /**
+   * Replace an existing document that was never loaded. Default false: a document that was never loaded is inserted.
+   */
   readonly upsert?: boolean | undefined
   /** The version it must have. Default: the one it was loaded at. */
   readonly expected?: number | undefined
@@ -39,17 +41,17 @@ export interface SessionLoadOptions {
 /** Changes are staged, and written by `save`. */
 export interface SessionDocuments<Doc extends object = Record<string, unknown>> {
   load(id: string, options?: SessionLoadOptions): Promise<SessionDocument<Doc> | undefined>
-  /** Those that are there, by id, in the order they were asked for. Those not loaded yet: one query. */
+  /** The existing ones, by id, in the order of the given ids. One query for those not loaded yet. */
   load(ids: readonly string[], options?: SessionLoadOptions): Promise<Map<string, SessionDocument<Doc>>>
-  /** There must be none: `DocumentExists`. */
+  /** Stages a new document; the save fails with `DocumentExists` if there is one. */
   insert(id: string, data: Doc): void
-  /** Under a new id, which is returned. */
+  /** Stages a new document under a new id, which is returned. */
   insert(data: Doc): string
-  /** One that was loaded is replaced if it is still at that version; one that was not is inserted. */
+  /** Stages a document: one that was loaded is replaced at that version only, any other is inserted. */
   put(id: string, data: Doc, options?: SessionPutOptions): void
-  /** Loads it, and puts what `change` makes of it. */
+  /** Loads a document, and stages the result of `change`. */
   update(id: string, change: (data: Doc) => Awaitable<Doc>, options?: SessionLoadOptions): Promise<void>
-  /** For good. */
+  /** Stages the deletion of a document, for good. */
   delete(id: string, options?: SessionDeleteOptions): void
   softDelete(id: string, options?: SessionDeleteOptions): void
   restore(id: string, options?: SessionDeleteOptions): void
@@ -60,7 +62,7 @@ interface Staged {
   readonly id: string
   readonly body: Awaitable<string> | undefined
   readonly expected: number | undefined
-  /** As it is loaded from now on; undefined if it is to go. */
+  /** As the session loads it from now on; undefined if it is deleted. */
   readonly document: SessionDocument | undefined
 }
 
@@ -84,7 +86,7 @@ export class TrackedDocuments {
       const found = await getDocuments(this.collection, unknown, options)
       for (const id of unknown) {
         const stored = found.get(id)
-        // Somebody may have loaded it meanwhile: then theirs is the one.
+        // Another call may have loaded it meanwhile: then that one counts.
         if (!this.#known.has(id)) this.#known.set(id, stored && { id, data: stored.data, version: stored.version })
       }
     }
@@ -113,7 +115,7 @@ export class TrackedDocuments {
     this.#stage(isNew ? 'insert' : 'put', id, data, wanted)
   }
 
-  /** What it would be after the change. */
+  /** The document after the change. */
   async changed(id: string, change: (data: never) => unknown, options?: SessionLoadOptions): Promise<unknown> {
     const document = (await this.load([id], options)).get(id)
     if (document === undefined) throw new DocumentNotFound({ collection: this.collection.name, id })
@@ -147,7 +149,7 @@ export class TrackedDocuments {
     return changes
   }
 
-  /** All that was staged is stored, at these versions. */
+  /** All staged changes are stored, at these versions. */
   saved(versions: ReadonlyMap<string, number>): void {
     for (const { kind, id, document } of this.#staged.values()) {
       const version = versions.get(id)
@@ -165,7 +167,7 @@ export class TrackedDocuments {
 
   #stage(kind: 'insert' | 'put', id: string, data: unknown, expected: number | undefined): void {
     const body = checkedBody(this.collection, id, data)
-    // Looked at by the save; until then a refusal of an asynchronous schema has nobody else to hear of it.
+    // The save awaits it; until then a refusal of an asynchronous schema must not count as unhandled.
     if (isPromise(body)) body.catch(() => {})
     const version = this.#versionOf(id) ?? 0
     this.#staged.set(id, { kind, id, body, expected, document: { id, data, version } })
@@ -185,7 +187,7 @@ export class TrackedDocuments {
   }
 
   #refuse(id: string, before: Staged, kind: ChangeKind): never {
-    const reason = `is staged for ${before.kind} already, which does not go together with ${kind}; save in between`
-    throw new InvalidOption({ option: `document ${JSON.stringify(id)}`, reason })
+    const reason = `Document ${JSON.stringify(id)} is staged for ${before.kind} already, so it cannot be staged for ${kind}. Save in between.`
+    throw new InvalidOption({ option: 'id', reason })
   }
 }

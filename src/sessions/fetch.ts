@@ -1,6 +1,6 @@
 /**
- * A stream fetched for writing: its state, its version, and the events staged on it. Where the state comes from, a snapshot,
- * a projection's document or the events alone, is the aggregate's affair.
+ * A stream fetched for writing: its state, its version, and the events staged on it. The aggregate decides where the
+ * state comes from: a snapshot, a projection's document or the events alone.
  */
 import type { Aggregate, AnyEvent } from '../aggregates/aggregate.ts'
 import { type LoadParts, loadState, remember } from '../aggregates/load.ts'
@@ -11,20 +11,20 @@ import type { Executor } from '../database/database.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
 import type { Alongside } from '../events/append/send.ts'
 
-/** What a session keeps of a stream it has fetched. */
+/** A stream that a session has fetched. */
 export interface Fetched {
   readonly aggregate: Aggregate
-  /** What the user holds. */
+  /** The handle that the user has. */
   readonly handle: LoadedAggregate<unknown, unknown>
   /** How many events are staged. */
   readonly size: number
   append(events: readonly AnyEvent[]): void
-  /** What is staged, if it may be stored; with the snapshot that is due then. */
+  /** The staged events, if their state is valid; with the snapshot that is due then. */
   staged(): Staged & { readonly snapshot: Alongside['write'] | undefined }
   saved(result: AppendResult, options: { isOwn: boolean; executor: Executor }): Promise<void>
 }
 
-/** `admit` is asked before anything is staged. */
+/** `admit` is called before anything is staged. */
 export async function fetchAggregate(
   parts: LoadParts,
   aggregate: Aggregate,
@@ -45,7 +45,7 @@ export async function fetchAggregate(
       return { ...staged, snapshot: snapshotOf(parts, aggregate, staged) }
     },
     async saved(result, { isOwn, executor: reader }) {
-      // What was stored under the key was decided by somebody else, on another state perhaps.
+      // The events under this key come from an earlier save, which may have decided on another state.
       if (result.repeated) return loaded.reset(await loadState(parts, aggregate, loaded.stream, reader))
       loaded.committed(result.version)
       const { stream, state } = loaded

@@ -30,14 +30,14 @@ export interface HandleSessionOptions extends Omit<SaveOptions, 'tx'> {
   retries?: number | undefined
 }
 
-/** The value that the function returned, and what was saved. */
+/** The result of the function, and the outcome of the save. */
 export interface HandledSession<T> {
   /** Undefined if it was done before, under the same idempotency key. */
   readonly value: T | undefined
   readonly saved: Saved
 }
 
-/** What was decided: the state it led to, the events, and what was saved. */
+/** The outcome of a decision: the new state, the events, and the outcome of the save. */
 export interface Decided<State, M extends EventMap = UntypedEvents> {
   readonly state: State
   /** Empty if it was done before, under the same idempotency key. */
@@ -46,7 +46,7 @@ export interface Decided<State, M extends EventMap = UntypedEvents> {
 }
 
 export interface Handle<M extends EventMap = UntypedEvents> {
-  /** Loads an aggregate, lets it decide on a command, and saves what was decided. */
+  /** Loads an aggregate, lets it decide on a command, and saves the events. */
   <State, Command>(
     aggregate: Aggregate<State, Command, EventsAccepted<M>>,
     id: string,
@@ -57,7 +57,7 @@ export interface Handle<M extends EventMap = UntypedEvents> {
   <T>(work: (session: Session<M>) => Awaitable<T>, options?: HandleSessionOptions): Promise<HandledSession<T>>
 }
 
-/** Loads an aggregate, decides by the function given, and saves what was decided. */
+/** Loads an aggregate, decides by the function given, and saves the events. */
 export type DecideOn<M extends EventMap = UntypedEvents> = <State>(
   aggregate: Aggregate<State, never, EventsAccepted<M>>,
   id: string,
@@ -134,7 +134,7 @@ async function handleWork<T>(
   }
 }
 
-/** Looked up first: the state that the first call led to would refuse a second one. */
+/** Looked up first: the state after the first call would refuse a second one. */
 async function earlierOutcome(
   { log }: SessionParts,
   { idempotencyKey: key, onRepeat }: HandleSessionOptions,

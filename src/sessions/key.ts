@@ -1,4 +1,4 @@
-/** Idempotency keys of saves: claimed with them, and remembering what they came to. */
+/** Idempotency keys of saves: each is claimed with its save, and stored with its outcome. */
 
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
@@ -8,7 +8,7 @@ import { IdempotencyMismatch } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
 import type { SavedDocument, Sent } from './save.ts'
 
-/** What the save that had this key came to; undefined if nobody had it, and now it is ours. */
+/** The outcome of the save that has this key; undefined if the key was free, and is ours now. */
 export async function claimKey(
   executor: Executor,
   log: Log,
@@ -17,9 +17,9 @@ export async function claimKey(
 ): Promise<readonly SavedDocument[] | undefined> {
   if (await claim(log, key, digest, executor)) return undefined
   const earlier = await earlierSave(executor, log, key)
-  // Whoever had it took it away again between the two.
+  // The transaction that had claimed it was rolled back between the two statements.
   if (earlier === undefined)
-    throw new SerializationFailed({ reason: `the idempotency key "${key}" was just given back` })
+    throw new SerializationFailed({ reason: `the idempotency key "${key}" was released meanwhile` })
   if (earlier.digest !== digest) throw new IdempotencyMismatch({ key })
   return earlier.documents ?? []
 }
@@ -48,7 +48,7 @@ export async function earlierSave(
   return { digest, documents: documents?.map(([collection, id, version]) => ({ collection, id, version })) }
 }
 
-/** All that the save under this key has stored; undefined if there was none. */
+/** The outcome of the save under this key; undefined if there was none. */
 export async function outcomeOfKey(executor: Executor, log: Log, key: string): Promise<Sent | undefined> {
   const earlier = await earlierSave(executor, log, key)
   if (earlier === undefined) return undefined

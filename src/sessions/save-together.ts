@@ -4,9 +4,9 @@
  *
  *     append_check ──► a CTE for each collection and kind of write ──► append_store
  *
- * It is written for the usual case, in which every document is as its save expects it. If one is not, the statement fails,
- * names the saves it was for, and nothing is stored: those then go on in a transaction of their own, which says exactly what
- * was wrong. Saves that write in the same ways to the same collections share a statement.
+ * It is written for the usual case, in which every document is as its save expects it. If one is not, the statement
+ * fails, names the saves it was for, and nothing is stored: those then continue in a transaction each, which finds the
+ * exact fault. Saves that write in the same ways to the same collections share a statement.
  */
 import { type Fragment, fragment, type Identifier, identifier, joinFragments, sql } from '../database/sql.ts'
 import type { OpenCollection } from '../documents/collection.ts'
@@ -155,7 +155,10 @@ function target(at: number): Identifier {
   return identifier(`target_${at + 1}`)
 }
 
-/** Writes the documents of one target, those of all saves, in the order of their ids, in which everybody locks them. */
+/**
+ * Writes the documents of one target, those of all saves, in the order of their ids, in which every transaction locks
+ * them.
+ */
 function writing(saves: readonly GroupableWrites[], at: number): Fragment {
   const { collection, kind } = saves[0]!.targets[at]!
   const items = saves.flatMap(({ targets, userId = null }, save) =>

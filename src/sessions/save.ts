@@ -3,8 +3,8 @@
  *
  *     key ─► streams locked, versions checked ─► documents, snapshots ─► inline projections ─► positions, events ─► commit
  *
- * Events are sent as an append, which brings the rest along between its checks and its positions. So a save has the
- * outcomes of an append: after a lost connection it is sent again and recognised by the ids of its events.
+ * Events are sent as an append, which writes the rest between its checks and its positions. So a save has the outcomes
+ * of an append: after a lost connection it is sent again and recognised by the ids of its events.
  */
 import { createHash } from 'node:crypto'
 import { throwIfAborted } from '../core/abort.ts'
@@ -30,10 +30,10 @@ import { carrying, type Span } from '../telemetry/span.ts'
 import { claimKey, earlierSave, rememberDocuments } from './key.ts'
 import { type GroupableWrites, targetsOf, writeTogether } from './save-together.ts'
 
-/** All that one save is to store. */
+/** The content of one save. */
 export interface Work {
   readonly streams: readonly StreamEvents[]
-  /** In the order of their tables, which is the order everybody locks them in. */
+  /** In the order of their tables, in which every transaction locks them. */
   readonly documents: readonly CollectionChanges[]
   /** Writes the snapshots that are due with the events. */
   readonly snapshots: readonly Alongside['write'][]
@@ -94,7 +94,9 @@ async function sendAll(parts: AppendParts, work: Work, options: SendOptions, spa
   return sendEvents(parts, work, options, writes, span)
 }
 
-/** Its documents, if they can be written in one statement with those of other saves; a caller that aborts goes alone. */
+/**
+ * Its documents, if they can be written in one statement with those of other saves; a save with a signal is sent alone.
+ */
 function groupableWrites(log: Log, work: Work, options: SendOptions): GroupableWrites | undefined {
   const { idempotencyKey: key, tx, signal, userId } = options
   const isPlain = key === undefined && tx === undefined && signal === undefined && !work.checkIds
@@ -111,7 +113,7 @@ function sizeOf({ streams, documents }: Work): number {
   )
 }
 
-/** An append that brings documents and snapshots along. */
+/** An append with documents and snapshots. */
 async function sendEvents(
   parts: AppendParts,
   work: Work,
@@ -161,7 +163,7 @@ function savedTogether(writes: GroupableWrites | undefined): readonly SavedDocum
   return documents.map((document, at) => ({ ...document, version: versions[at]! }))
 }
 
-/** Without events there are no ids to know it by: only under a key it can be sent again when its answer was lost. */
+/** Without events there are no ids to know it by: only under a key can it be sent again when its answer was lost. */
 async function sendDocuments(parts: AppendParts, work: Work, options: SendOptions): Promise<Sent> {
   const { log } = parts
   const { idempotencyKey: key, tx, signal } = options
@@ -202,7 +204,7 @@ async function writeChanges(executor: Executor, { documents }: Work, userId?: st
   return saved
 }
 
-/** Says why a document was not written. Nothing of the save was. */
+/** Throws the reason why a document was not written. Nothing of the save was written. */
 export function refusalOf(
   { name: collection, parts: { telemetry } }: OpenCollection,
   { id, expected }: Change,
@@ -215,7 +217,7 @@ export function refusalOf(
   return new DocumentConflict({ collection, id, expected: expected ?? 0, actual: version })
 }
 
-/** Equal for two saves that say the same, whatever versions they expect to find. */
+/** Equal for two saves with the same content, whatever versions they expect. */
 function digestOf({ streams, documents }: Work): string {
   const said = [
     streams.map(({ stream, events }) => [stream, events.map(({ type, data }) => [type, data])]),

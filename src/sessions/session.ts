@@ -1,5 +1,4 @@
-/** One session: what it has loaded, what it has staged, and saving it. */
-
+/** One session: its loaded documents and streams, its staged changes, and the save. */
 import { type Aggregate, checkStream } from '../aggregates/aggregate.ts'
 import type { LoadParts } from '../aggregates/load.ts'
 import type { LoadedAggregate } from '../aggregates/loaded.ts'
@@ -25,7 +24,7 @@ import { type Fetched, fetchAggregate } from './fetch.ts'
 import { type SavedDocument, type SendOptions, type Sent, sendWork, type Work } from './save.ts'
 import { StagedStreams } from './streams.ts'
 
-/** Headers, causation, correlation and user of all that the session writes, unless an event says otherwise. */
+/** Headers, causation, correlation and user of all writes of the session, unless an event has its own. */
 export interface SessionOptions extends AppendDefaults {
   /** The most changes and events that may be staged at once. Default 10 000. */
   maxStaged?: number | undefined
@@ -34,9 +33,12 @@ export interface SessionOptions extends AppendDefaults {
 export interface SaveOptions extends AppendDefaults {
   /** Makes the save repeatable across processes: a second one with this key returns the first one's outcome. */
   idempotencyKey?: string | undefined
-  /** What a repeat of the key does: return the first outcome (default), or raise `IdempotencyConflict`. */
+  /** On a repeat of the key: return the first outcome (default), or raise `IdempotencyConflict`. */
   onRepeat?: 'return' | 'error' | undefined
-  /** Save inside this transaction. What becomes of it is then yours: the session takes it for saved. */
+  /**
+   * Save inside this transaction. The session counts as saved then; if you roll the transaction back, discard the
+   * session.
+   */
   tx?: AnyTransaction | undefined
   signal?: AbortSignal | undefined
 }
@@ -46,7 +48,7 @@ export const saveOptionNames: readonly string[] = optionNames<SaveOptions>({
   ...{ idempotencyKey: true, onRepeat: true, tx: true, signal: true },
 })
 
-/** What a save has stored. */
+/** The outcome of a save. */
 export interface Saved {
   readonly documents: readonly SavedDocument[]
   readonly streams: readonly AppendResult[]
@@ -64,7 +66,7 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
     id: string,
     options?: SessionLoadOptions,
   ): Promise<SessionDocument<Doc> | undefined>
-  /** Those that are there, by id. Those not loaded yet: one query. */
+  /** The existing ones, by id. One query for those not loaded yet. */
   load<Doc extends object>(
     collection: Collection<Doc> | Documents<Doc>,
     ids: readonly string[],
@@ -78,25 +80,25 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
       options?: { expected?: Expected | undefined },
     ): void
   }
-  /** Stages an event that begins a workflow, or is part of one; it is published when all is saved. */
+  /** Stages an event that begins a workflow, or is part of one; it is published with the save. */
   publish<T extends keyof M & string>(type: T, data: M[T], options?: SessionPublishOptions): SessionPublished
-  /** The state of a stream, to decide on; what is decided is staged, and saved at this version only. */
+  /** The state of a stream, to decide on; the decided events are staged, and saved at this version only. */
   fetchForWriting<State, Command, E extends EventMap>(
     aggregate: Aggregate<State, Command, E>,
     id: string,
     options?: SessionLoadOptions,
   ): Promise<LoadedAggregate<State, Command, E>>
-  /** How much is staged. */
+  /** The number of staged changes and events. */
   readonly staged: { readonly documents: number; readonly events: number }
-  /** Stores all that is staged in one transaction, or nothing: then all of it is still staged. */
+  /** Stores all staged changes in one transaction, or none: then all of them are still staged. */
   save(options?: SaveOptions): Promise<Saved>
-  /** Forgets all that is staged and loaded. */
+  /** Discards all staged changes and loaded documents. */
   discard(): void
 }
 
 export type SessionPublishOptions = Omit<PublishOptions, 'tx' | 'signal' | 'idempotencyKey'>
 
-/** What was staged: `store.workflows.get(correlationId)` is its workflow. */
+/** The staged event: `store.workflows.get(correlationId)` is its workflow. */
 export interface SessionPublished {
   readonly correlationId: string
   readonly eventId: string
@@ -105,7 +107,7 @@ export interface SessionPublished {
 export interface SessionParts extends AppendParts, LoadParts {
   /** The collection of a definition, or of a handle of this store. */
   collectionOf(given: Collection | { readonly name: string }): OpenCollection
-  /** What the store says about everything that its sessions write. */
+  /** The store's defaults for all writes of its sessions. */
   readonly defaults: AppendDefaults | undefined
 }
 
@@ -128,7 +130,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
     for (const each of fetched.values()) events += each.size
     return { documents, events }
   }
-  /** Before something is staged. */
+  /** Called before a change is staged. */
   const admit = (call: string, more = 1): void => {
     guard(call)
     const { documents, events } = count()
@@ -184,7 +186,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
       }
       const known = fetched.get(stream)!
       if (known.aggregate === aggregate) return known.handle
-      const reason = `"${stream}" was fetched as another aggregate in this session; use that, or another session`
+      const reason = `Stream "${stream}" was fetched as another aggregate in this session. Use that aggregate, or another session.`
       throw new InvalidOption({ option: 'aggregate', reason })
     }) as Session['fetchForWriting'],
     get staged() {
@@ -213,7 +215,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
       const { documents, events } = count()
       if (documents + events === 0) return
       log.telemetry.count('session_unsaved_total')
-      log.telemetry.log.warn({ schema: log.schema, documents, events }, 'a session was over with work never saved')
+      log.telemetry.log.warn({ schema: log.schema, documents, events }, 'A session ended with unsaved changes.')
       log.telemetry.publish(channels.unsaved, () => ({ schema: log.schema, documents, events }))
     },
   }
@@ -250,7 +252,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
     for (const each of collections.values()) {
       const { name } = each.collection
       const mine = sent.documents.filter(({ collection }) => collection === name)
-      // What somebody else stored under the key may say something else: it is loaded when it is asked for.
+      // An earlier save under the key may have stored other content: it is loaded when it is asked for.
       each.saved(sent.repeated ? new Map() : new Map(mine.map(({ id, version }) => [id, version])))
     }
     const executor = tx === undefined ? log.database : parts.executorOf(tx)
@@ -315,12 +317,12 @@ export function savedOf({ documents, streams, repeated }: Sent): Saved {
 
 function refuseOther({ handle }: Fetched, expected: Expected | undefined): void {
   if (expected === undefined || expected === 'any' || expected === handle.version + handle.events.length) return
-  const reason = `is ${expected}, but "${handle.stream}" was fetched for writing at version ${handle.version}`
+  const reason = `The option "expected" is ${expected}, but stream "${handle.stream}" was fetched for writing at version ${handle.version}. Leave "expected" out.`
   throw new InvalidOption({ option: 'expected', reason })
 }
 
 function refuseStaged(streams: StagedStreams, stream: string): void {
   if (!streams.has(stream)) return
-  const reason = `"${stream}" has events staged already, which its state would not show; fetch it first, or save`
+  const reason = `Stream "${stream}" has staged events that its fetched state would not include. Fetch it before staging events, or save first.`
   throw new InvalidOption({ option: 'id', reason })
 }

@@ -1,21 +1,22 @@
 /**
- * Sessions: the unit of work. What is loaded is loaded once, what is changed is staged, and one save stores all of it.
+ * Sessions: the unit of work. Each document is loaded once, changes are staged, and one save stores all of them.
  *
  *     load, fetchForWriting ──► identity map ──► put, decide, append ──► staged ──► save ──► (nothing staged)
  *                                                                         ▲           │ failed
- *                                                                         └───────────┘ all of it is still staged
+ *                                                                         └───────────┘ all are still staged
  *
  * Guarantees:
- * - Documents, events, snapshots and what inline projections write are committed together or not at all. The order is
- *   that of an append: key, streams locked and checked, documents and snapshots, inline projections, positions, events.
+ * - Documents, events, snapshots and the writes of inline projections are committed together or not at all. The order
+ *   is that of an append: key, streams locked and checked, documents and snapshots, inline projections, positions,
+ *   events.
  * - Nothing is overwritten unseen: a document that was loaded is replaced at that version only, one that was not is
- *   inserted, unless `upsert` is asked for. A stream that was fetched for writing goes on from that version only.
+ *   inserted, unless `upsert` is asked for. A stream that was fetched for writing is appended to at that version only.
  * - After a failed save the session is as before it. Its events keep their ids: if an earlier try was stored after all, the
  *   next one finds it, and stores nothing twice. (Documents alone have no such ids: give such a save an idempotency key.)
  * - Under an idempotency key a save is stored once, across sessions and processes; with other content it is refused.
  *
- * What can fail: what appends and documents can, with their errors. `OutcomeUnknown` if no answer came: save again.
- * A session that is over with work never saved says so on `channels.unsaved`.
+ * What can fail: appends and writes of documents, with their errors. `OutcomeUnknown` if no answer came: save again. A
+ * session that ends with unsaved changes is reported on `channels.unsaved`.
  */
 import type { AppendDefaults } from '../events/append/prepare.ts'
 import { type DecideOn, type Handle, openDecide, openHandle } from './handle.ts'

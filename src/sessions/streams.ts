@@ -33,7 +33,7 @@ export class StagedStreams {
     before.events.push(...events)
   }
 
-  /** What is staged here, and by those who fold what they stage. */
+  /** The events staged here, and those of aggregates, which fold the events that they stage. */
   all(folded: readonly { stream: string; events: readonly AnyEvent[]; expected: number }[]): {
     readonly all: StreamEvents[]
     /** Whether an id was given from outside, which may be stored already. */
@@ -64,7 +64,7 @@ export class StagedStreams {
   }
 }
 
-/** A stream has one version that it must have; what is staged later can only agree. */
+/** A stream has one expected version; events that are staged later must agree with it. */
 function refuseOther(
   stream: string,
   { expected, events }: { expected: Expected; events: readonly unknown[] },
@@ -73,6 +73,6 @@ function refuseOther(
   if (later === undefined || later === 'any' || later === expected) return
   const first = expectedVersion(expected)
   if (first !== null && later === first + events.length) return
-  const reason = `was ${expected} when events of "${stream}" were staged first, and ${later} now; give it once`
+  const reason = `The option "expected" was ${expected} when events of stream "${stream}" were staged first, and is ${later} now. Give it once.`
   throw new InvalidOption({ option: 'expected', reason })
 }

@@ -1,6 +1,6 @@
 /**
- * What operators do with subscriptions, in addition to what they do with every consumer (`store.consumers`): groups and
- * their partitions. Holders of the rows notice each change.
+ * The administration of subscriptions, in addition to that of every consumer (`store.consumers`): groups and their
+ * partitions. Holders of the rows notice each change.
  */
 
 import * as operator from '../consumers/operator.ts'

@@ -65,7 +65,7 @@ export async function startCallback(
 
   /** If the policy has stopped it, no runner may start it again until an operator resumes it. */
   async function stopped(error: unknown): Promise<void> {
-    log.telemetry.log.error({ schema: log.schema, subscription: name, error }, 'a subscription has stopped')
+    log.telemetry.log.error({ schema: log.schema, subscription: name, error }, 'A subscription has stopped.')
     if (!isRillflowError(error, 'consumer_not_found')) {
       const rows = await readRows(log, name, options.group).catch(() => [])
       await pause(log, rows).catch(() => {})
@@ -87,7 +87,7 @@ function startLive(
       for (let event = await source.next(); event !== undefined; event = await source.next())
         await inSpan(parts, options, event, run!, async traced => traced(event!))
     } catch (error) {
-      log.telemetry.log.error({ schema: log.schema, subscription: name, error }, 'a subscription has stopped')
+      log.telemetry.log.error({ schema: log.schema, subscription: name, error }, 'A subscription has stopped.')
       onFailure(name, error)
     }
   })
@@ -104,7 +104,7 @@ async function handle({ ack }: SubscriptionOptions, delivery: Delivery, run: Run
     await run(delivery)
   } catch (reason) {
     await delivery.nack({ reason }).catch((error: unknown) => {
-      // A lost lease is not a matter of this loop: the event goes to another runner. An outcome that `run` gave stands.
+      // After a lost lease the event goes to another runner. An outcome that `run` gave itself counts.
       if (!isRillflowError(error, 'lease_lost') && !isRillflowError(error, 'already_settled')) throw error
     })
     return
@@ -113,7 +113,7 @@ async function handle({ ack }: SubscriptionOptions, delivery: Delivery, run: Run
   if (ack === 'auto') void delivery.ack().catch(() => {})
 }
 
-/** `work` catches what `run` throws; the span notes it on the way. */
+/** `work` catches the errors of `run`; the span records them before that. */
 function inSpan(
   { log: { telemetry, schema } }: SubscriptionParts,
   options: SubscriptionOptions,

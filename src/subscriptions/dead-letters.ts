@@ -44,7 +44,7 @@ export function openDeadLetters({ log, lease, ended, executorOf, onChange }: Dea
     onFailure(error) {
       const about = { schema: log.schema, consumer: lease.consumer, error }
       if (isRillflowError(error, 'lease_lost')) loop.rest()
-      else log.telemetry.log.warn(about, 'dead letters could not be read')
+      else log.telemetry.log.warn(about, 'Dead letters could not be read.')
     },
   })
   onAbort(ended, () => void loop.stop())
@@ -94,7 +94,7 @@ export function openDeadLetters({ log, lease, ended, executorOf, onChange }: Dea
       ...{ log, lease, position, ended },
       async ack(tx) {
         if (tx === undefined) await log.database.transaction(own => close(log, lease, eventId, own))
-        // If that is rolled back, the dead letter is found abandoned, and its request is still there.
+        // If that is rolled back, the dead letter is found abandoned, and its request still exists.
         else await close(log, lease, eventId, executorOf(tx))
         settled()
       },

@@ -1,10 +1,10 @@
 /**
- * An event in the hands of a program: its fields, and the means to say what became of it. Those are on the prototype, so
- * that a delivery prints, compares and copies like the event.
+ * An event that is delivered to a program: its fields, and the calls that report its outcome. Those are on the
+ * prototype, so that a delivery prints, compares and copies like the event.
  *
  *     out ──ack──► acknowledged        out ──nack──► given back: delivered again, or ended by the policy
  *
- * It is said once: the first outcome stands, and a different one afterwards is refused (`AlreadySettled`).
+ * The first outcome counts, and a different one afterwards is refused (`AlreadySettled`).
  */
 import { LeaseLost } from '../consumers/errors.ts'
 import type { Held } from '../consumers/row.ts'
@@ -38,7 +38,7 @@ export interface NackOptions {
   reason?: unknown
 }
 
-/** What stores the outcome of one delivery. */
+/** Stores the outcome of one delivery. */
 export interface Settler {
   readonly signal: AbortSignal
   ack(tx: AnyTransaction | undefined): Promise<void>

@@ -1,12 +1,12 @@
 /**
- * A group at work in this process. The runner shares the partitions of the group with other processes; this reads the log
- * for those it holds, and hands events to the code that asks for them.
+ * A running group in this process. The runner shares the partitions of the group with other processes; this reads the
+ * log for those it holds, and hands events to the code that asks for them.
  *
  *     runner: leases ──► partitions held ──► reader fills their windows ──► pull ──► code
  *                             ▲                                                        │ ack, nack
  *                             └────────────────────────────────────────────────────────┘
  *
- * What can fail: a database that is away is waited for. The group ends with an error if its policy says stop, the log is
+ * What can fail: a database that is away is waited for. The group ends with an error if its policy stops it, the log is
  * another one, its filter was replaced, or it was removed.
  */
 
@@ -51,7 +51,7 @@ export interface Group {
   pull(options: { alone: boolean }): Promise<Delivery | undefined>
   /** Ends all waits; deliveries that are out can still be settled. */
   quiet(): void
-  /** Ends all waits, and closes partitions as soon as the runner gives their leases back. */
+  /** Ends all waits, and closes partitions as soon as the runner releases their leases. */
   stop(): Promise<void>
 }
 
@@ -140,7 +140,7 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
     hooks.refresh()
   }
 
-  /** An error that passes by itself is waited out: the runner takes the partition anew, the next look comes. */
+  /** After a temporary error the group continues: the runner takes the partition again with its next look. */
   function failUnlessTemporary(error: unknown): void {
     if (!isTemporary(error)) fail(error)
   }
@@ -204,7 +204,7 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
     serve()
   }
 
-  /** Lets deliveries that are out be settled, for a while, and ends it. Once the group stops nobody is going to. */
+  /** Waits a limited time for open deliveries, then ends it. Once the group stops, no code settles them. */
   function close(entry: HeldPartition): void {
     if (entry.isClosing) return
     entry.isClosing = true
@@ -227,7 +227,7 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
     serve()
   }
 
-  /** Hands out what may be handed out. */
+  /** Delivers the events that may be delivered. */
   function serve(): void {
     for (const each of held.values()) if (each.isClosing && isIdle(each)) void each.partition.close()
     const now = log.clock.now().getTime()
@@ -281,7 +281,7 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
     if (performance.now() - lookedAt > 1000) await rows.lookNow().catch(() => {})
   }
 
-  /** What others have changed: paused, the limit, the number of partitions, or all of it is gone. */
+  /** Changes by operators: it was paused, its limit or its number of partitions changed, or it was removed. */
   async function readRows(): Promise<undefined> {
     lookedAt = performance.now()
     const found = await storedRows(log, options)

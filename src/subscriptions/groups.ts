@@ -17,7 +17,7 @@ import type { StoredOptions, SubscriptionOptions } from './options.ts'
 import { hash } from './reader.ts'
 import type { RowState } from './save.ts'
 
-/** Makes the group if there is none, and returns how it is stored, which may differ from the options. */
+/** Makes the group if there is none, and returns it as it is stored, which may differ from the options. */
 export async function storeGroup(log: Log, options: SubscriptionOptions): Promise<StoredOptions> {
   const { name, group, stored } = options
   const known = (await storedGroups(log, log.database, name)).find(row => row.group === group)

@@ -1,6 +1,6 @@
 /**
- * Iterating over a subscription: `for await (const event of store.subscribe('mailer', { types }))`. Each iteration has a
- * runner of its own, which holds the partitions it gets; leaving the loop gives them back.
+ * Iterating over a subscription: `for await (const event of store.subscribe('mailer', { types }))`. Each iteration has
+ * a runner of its own, which holds the partitions it gets; leaving the loop releases them.
  *
  * It ends quietly when its signal aborts, when it is stopped, and with the store. It throws when the subscription fails.
  */
@@ -17,7 +17,7 @@ import type { SubscriptionOptions } from './options.ts'
 
 /** A subscription that is iterated over. */
 export interface SubscriptionIteration<E> extends AsyncIterable<E>, AsyncDisposable {
-  /** Ends its iterations and gives their leases back. May be called again. */
+  /** Ends its iterations and releases their leases. May be called again. */
   stop(): Promise<void>
 }
 
@@ -98,7 +98,8 @@ function storedSource(parts: SubscriptionParts, options: SubscriptionOptions, si
     async next() {
       if (isStopped || signal?.aborted) return undefined
       if (starting === undefined) start()
-      // The program has come back, so it is done with what it had. If that cannot be stored, it is delivered again.
+      // The program asks for the next event, so it has completed the last one. If that cannot be stored, it is
+      // delivered again.
       for (const done of unsettled.splice(0)) void done.ack().catch(() => {})
       const delivery = await group.pull({ alone: false })
       if (failed !== undefined && !isStopped) throw failed.error

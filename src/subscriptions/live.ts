@@ -6,7 +6,7 @@ import { type Delivery, deliveryOf, type Settler } from './delivery.ts'
 import type { SubscriptionParts } from './group.ts'
 import type { SubscriptionOptions } from './options.ts'
 
-/** What deliveries are taken from, one after the other. */
+/** The source of deliveries, one after the other. */
 export interface Source {
   /** Undefined when it was stopped. */
   next(): Promise<Delivery | undefined>

@@ -9,7 +9,7 @@ import { checkWhole, describe, refuseUnknownOptions } from '../core/options.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
 import type { EventFilter } from '../events/read/log.ts'
 
-/** What is stored of a subscription when its group is made. */
+/** The options that are stored when a group is made. */
 export interface CreateOptions<M extends EventMap = UntypedEvents, T extends keyof M & string = keyof M & string>
   extends EventFilter<T> {
   /** Each group gets every event, and has a checkpoint of its own. Default 'default'. */
@@ -22,7 +22,7 @@ export interface CreateOptions<M extends EventMap = UntypedEvents, T extends key
   maxInFlight?: number | undefined
   /** Into how many partitions a new group is divided, for as many runners. Default 1. */
   partitions?: number | undefined
-  /** What must stay in order, and so in one partition. Default 'stream'. */
+  /** The key of events that must stay in order, and so in one partition. Default 'stream'. */
   partitionBy?: 'stream' | ((event: RecordedEvent<Pick<M, T>>) => string) | undefined
   /** Store this filter in place of a different one. Default false: that is an error. */
   replace?: boolean | undefined
@@ -66,7 +66,7 @@ export interface SubscriptionOptions {
   readonly drainMs: number
 }
 
-/** What each row of a group has in its `definition`. */
+/** The content of `definition` in each row of a group. */
 export interface StoredOptions {
   readonly subscription: string
   readonly group: string

@@ -1,11 +1,11 @@
 /**
- * One partition that this process holds: its window, and everything that is written about it under its fence.
+ * One partition that this process holds: its window, and all writes to it under its fence.
  *
  *     ack, nack ──► outcomes ──► one statement at a time, for all outcomes that came meanwhile ──► stored
  *
  * So a burst of acknowledgements costs a few writes. An event counts as acknowledged only when that is stored. If the
- * database is away, the same outcomes are sent again; a lost lease ends it all, and the next holder delivers again what was
- * not stored.
+ * database is away, the same outcomes are sent again; a lost lease ends the partition here, and the next holder
+ * delivers again the events whose outcome was not stored.
  */
 import { record } from '../consumers/dead-letters/row.ts'
 import { LeaseLost } from '../consumers/errors.ts'
@@ -30,33 +30,33 @@ export interface PartitionParts {
   readonly lease: Lease
   readonly window: Window
   executorOf(tx: AnyTransaction): Executor
-  /** Something may be deliverable now, or there is room. */
+  /** An event may be deliverable now, or there is room. */
   onChange(): void
   /** The row as it was when it was written. */
   onState(state: RowState): void
-  /** The policy, or an error that does not pass by itself, ends the subscription. */
+  /** The policy, or a permanent error, ends the subscription. */
   onStop(error: unknown): void
 }
 
 export interface Partition {
   readonly lease: Lease
   readonly window: Window
-  /** Aborts when nothing may be done for it any longer. */
+  /** Aborts when the lease is lost or released. */
   readonly ended: AbortSignal
   settler(entry: Entry): Settler
-  /** Does what the policy says with an event that cannot be delivered. */
+  /** Applies the policy to an event that cannot be delivered. */
   reject(entry: Entry): Promise<void>
-  /** The window has moved past events that nobody wanted: to be stored some time soon. */
+  /** The window has moved past events that the filter skips: the new checkpoint is stored soon. */
   moved(): void
-  /** The server may have restarted: only what was stored, and events that are surely there, count as read. */
+  /** The server may have restarted: only stored outcomes, and events that surely exist, count as read. */
   goBack(surely: number): void
-  /** Stores the outcomes there are, then ends. */
+  /** Stores the present outcomes, then ends. */
   close(): Promise<void>
   /** Ends at once: the lease is lost. */
   lose(reason?: unknown): void
 }
 
-/** What became of one delivery, on its way to the row. */
+/** The outcome of one delivery, before it is stored. */
 interface Outcome {
   readonly entry: Entry
   readonly kind: 'done' | 'skip' | 'deadLetter' | 'givenBack' | 'stop'
@@ -65,7 +65,7 @@ interface Outcome {
   readonly stored: Deferred<void>
 }
 
-/** A checkpoint that moves past events nobody wanted is stored this often at most. */
+/** A checkpoint that only passes events that the filter skips is stored this often at most. */
 const movedEveryMs = 250
 
 export function openPartition(parts: PartitionParts): Partition {
@@ -124,7 +124,7 @@ export function openPartition(parts: PartitionParts): Partition {
     // Reading it again would not make it readable.
     const attempt = isFault ? Number.MAX_SAFE_INTEGER : deliveries
     const decided = await decide(options.policy, { consumer, event, error, attempt }).catch(failure => {
-      log.telemetry.log.error({ consumer, error: failure }, 'the failure policy itself failed')
+      log.telemetry.log.error({ consumer, error: failure }, 'The failure policy itself failed.')
       return { decision: 'deadLetter' as const }
     })
     if (decided.decision === 'retry' && !isFault) return store(entry, 'givenBack', error, delayMs ?? decided.delayMs)
@@ -229,7 +229,7 @@ export function openPartition(parts: PartitionParts): Partition {
         // Storing the same again is harmless, so outcomes that got no answer are sent again.
         const isWorthIt = isRillflowError(error) && (error.retryable || error.code === 'outcome_unknown')
         if (!isOpen() || !isWorthIt) throw error
-        log.telemetry.log.warn({ consumer, error }, 'acknowledgements could not be stored yet')
+        log.telemetry.log.warn({ consumer, error }, 'Acknowledgements could not be stored yet.')
         await sleep(delay(defaultBackoff, attempt), { clock: log.clock, signal: ended.signal })
       }
     }

@@ -2,9 +2,9 @@
  * Reads the log once for all partitions of a group that this process holds. They need not be at one position: each page is
  * read for the partition that has waited longest, and serves every other one whose position lies in it.
  *
- * Invariant: a partition's `readTo` never passes what is settled, nor its group's barrier. After a possible restart of the
- * server the last event that was read must still be there; if it is not, the log is another one, and all partitions go
- * back to what is stored.
+ * Invariant: a partition's `readTo` never passes the settled position, nor its group's barrier. After a possible
+ * restart of the server the last event that was read must still exist; if it does not, the log is another one, and all
+ * partitions go back to their stored checkpoints.
  */
 
 import { onAbort, sleep } from '../core/abort.ts'
@@ -27,7 +27,7 @@ export interface HeldPartition {
   /** How many partitions there are. */
   readonly of: number
   readonly barrier: number | undefined
-  /** Nothing more is delivered: its lease is to be given back, or it was paused. */
+  /** No event is delivered from now on: its lease is to be released, or it was paused. */
   isClosing: boolean
   /** Larger: read for later. */
   turn: number
@@ -42,7 +42,7 @@ export interface ReaderParts {
   /** Called before a page that was waited for is read: the rows may have been changed meanwhile. */
   beforePage(): Promise<void>
   onRead(): void
-  /** An error that does not pass by itself. */
+  /** A permanent error. */
   onFailure(error: unknown): void
 }
 
@@ -85,7 +85,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
         failures++
         log.telemetry.log.warn(
           { subscription: options.name, group: options.group, error },
-          'a subscription could not read the log',
+          'A subscription could not read the log.',
         )
         await sleep(delay(defaultBackoff, failures), { signal, clock: log.clock }).catch(() => {})
       }
@@ -116,7 +116,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
     return barrier !== undefined && barrier < settled ? barrier : settled
   }
 
-  /** Undefined if there is other work to do first. */
+  /** Undefined if other work comes first. */
   async function waitBeyond(waiting: readonly HeldPartition[]): Promise<Settled | undefined> {
     const controller = new AbortController()
     wait = { for: waiting, controller }
@@ -188,7 +188,7 @@ function wantsMore({ partition: { window, ended }, barrier }: HeldPartition): bo
   return !ended.aborted && window.room >= maxBuffered / 2 && (barrier === undefined || window.readTo < barrier)
 }
 
-/** The server may have restarted: is the log still the one that was read? */
+/** The server may have restarted: checks that the log is still the one that was read. */
 async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
   if (!(await isStillKnown(log, last)))
     throw rewound(log, last.position, now, `event ${last.id} at ${last.position} is no longer there`)

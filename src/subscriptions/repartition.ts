@@ -1,12 +1,13 @@
 /**
- * Another number of partitions. An event's partition changes with it, so first everything up to one position must be done
- * in the old ones, and nothing beyond it:
+ * Another number of partitions. An event's partition changes with it, so first the old partitions must complete every
+ * event up to one position, and none beyond it:
  *
- *     close the group: holders let go ─► set the barrier, the highest position that any has done, and open the group
- *       ─► each partition runs up to the barrier ─► all are there: the old rows go, the new ones come
+ *     close the group: holders release it ─► set the barrier, the highest position that any has done, and open the group
+ *       ─► each partition runs up to the barrier ─► all have reached it: the old rows are deleted, the new ones made
  *
- * A holder that does not let go in time loses its lease by a new fence, so no holder that does not know of the barrier can
- * deliver beyond it. If the caller dies on the way, calling again continues from there; if it gives up, all is undone.
+ * A holder that does not release its lease in time loses it by a new fence, so no holder that does not know of the
+ * barrier can deliver beyond it. If the caller dies on the way, calling again continues from there; if it gives up, all
+ * is undone.
  */
 
 import { change } from '../consumers/operator.ts'
@@ -23,12 +24,12 @@ import type { StoredOptions } from './options.ts'
 import { subscriptionNames } from './schema.ts'
 
 export interface RepartitionOptions {
-  /** How long to wait for the old partitions to get there. Default 30 000. */
+  /** How long to wait for the old partitions to reach the barrier. Default 30 000. */
   timeoutMs?: number | undefined
   signal?: AbortSignal | undefined
 }
 
-/** How long holders may take to let go by themselves. */
+/** How long holders may take to release their leases. */
 const letGoMs = 10_000
 
 interface Row {
@@ -112,7 +113,7 @@ async function setBarrier(parts: SubscriptionParts, group: Group): Promise<void>
   })
 }
 
-/** Puts the new rows in the place of the old ones; false while one of those is not there yet. */
+/** Puts the new rows in the place of the old ones; false while one of those has not reached the barrier. */
 function divide(parts: SubscriptionParts, group: Group, partitions: number): Promise<boolean> {
   const { log } = parts
   return log.database.transaction(async tx => {
@@ -147,7 +148,7 @@ async function removeBarrier(parts: SubscriptionParts, group: Group): Promise<vo
     .catch(() => {})
 }
 
-/** Nobody can make the group, and no holder can move it, until the transaction ends. */
+/** No process can make the group, and no holder can move it, until the transaction ends. */
 async function lockRows({ log }: SubscriptionParts, tx: Executor, { name, group }: Group): Promise<Row[]> {
   await lockSubscription(log, tx, name)
   await tx.run(sql`/* subscriptions.lock_rows */

@@ -1,6 +1,6 @@
 /**
- * What a holder writes about its partition: up to where everything is done, what is done beyond that, and what was given
- * back. One statement for all outcomes that have come together, under the holder's fence.
+ * The writes of a holder to its partition: the checkpoint, acknowledgements beyond it, and events that were given back.
+ * One statement for all outcomes that have come together, under the holder's fence.
  *
  * It never waits for the row: an acknowledgement inside a user's transaction keeps a lock on it until that commits, and a
  * holder that waits for the lock would keep a connection.
@@ -72,8 +72,8 @@ export async function saveChange(
 }
 
 /**
- * Acknowledges in a transaction of the user's. The lock on the row lasts until that ends: no runner can take the lease, read
- * what is done and miss this.
+ * Acknowledges in a transaction of the user's. The lock on the row lasts until that ends: no runner can take the lease
+ * and read the acknowledgements without this one.
  */
 export async function saveInside(
   log: Log,
@@ -96,7 +96,7 @@ export async function saveInside(
 
 /**
  * Which of these were acknowledged by transactions that have committed, once all of them have ended; undefined before.
- * Two statements: the second must see what those committed that the lock waited for.
+ * Two statements: the second must see the commits that the lock waited for.
  */
 export async function endedInside(
   log: Log,
@@ -128,7 +128,7 @@ export interface Loaded extends RowState {
   readonly remnants: ReadonlyMap<number, Remnant>
 }
 
-/** What an earlier holder left. Read after the lease was taken, so nothing is added to it any longer. */
+/** The deliveries of earlier holders. Read after the lease was taken, so no more are added. */
 export async function loadRow(log: Log, lease: Held): Promise<Loaded> {
   const [row] = await log.database.run<{ paused: boolean; definition: StoredOptions }>(sql`/* subscriptions.row */
     select paused_at is not null as paused, definition

@@ -1,6 +1,6 @@
 /**
- * What a subscription knows beyond its checkpoint: events above it that were acknowledged out of order, and those that
- * were given back, with the time they are due again. Never more rows per consumer than it may have in flight.
+ * The events of a subscription above its checkpoint: those that were acknowledged out of order, and those that were
+ * given back, with the time they are due again. Never more rows per consumer than it may have in flight.
  */
 import { type NamesOf, namesOf, type Part } from '../schema/part.ts'
 

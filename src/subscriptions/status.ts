@@ -1,4 +1,4 @@
-/** How the groups of a subscription are doing. */
+/** The status of the groups of a subscription. */
 
 import { consumerNames } from '../consumers/schema.ts'
 import { type RowStatus, readStatus, type StoredError } from '../consumers/status.ts'

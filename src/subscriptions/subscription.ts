@@ -1,5 +1,5 @@
 /**
- * A subscription as it is defined: events that code of yours gets, one by one, and acknowledges.
+ * The definition of a subscription: events that are delivered to your code, one by one, and acknowledged.
  *
  *     export const mailer = defineSubscription('mailer', { events, types: ['OrderShipped'], run: event => mail(event) })
  *
@@ -15,7 +15,7 @@ import { type SubscribeOptions, type SubscriptionOptions, subscriptionOptions } 
 
 export interface SubscriptionDefinition<M extends EventMap, T extends keyof M & string>
   extends Omit<SubscribeOptions<M, T>, 'signal'> {
-  /** The events there are; only their types are used. */
+  /** The events of the store; only their types are used. */
   readonly events?: EventDefinitions<M> | undefined
   /** Called with each event. The event is acknowledged when it has returned, and given back if it throws. */
   readonly run?: ((event: Delivery<Pick<M, T>>) => Awaitable<void>) | undefined
@@ -25,7 +25,7 @@ export interface SubscriptionDefinition<M extends EventMap, T extends keyof M & 
 
 export interface Subscription<M extends EventMap = never, T extends keyof M & string = keyof M & string>
   extends Definition<'subscription'> {
-  /** Never there at run time: it carries the types. A subscription to some of a store's events fits that store. */
+  /** Absent at run time: it carries the types. A subscription to some of a store's events fits that store. */
   readonly '~events'?: ((map: M) => T) | undefined
   readonly options: SubscriptionOptions
   readonly run: ((event: Delivery) => Awaitable<void>) | undefined

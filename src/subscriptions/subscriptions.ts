@@ -1,5 +1,5 @@
 /**
- * Subscriptions: events delivered to code of yours, which acknowledges each of them.
+ * Subscriptions: events delivered to your code, which acknowledges each of them.
  *
  *     defineSubscription('mailer', { types: ['OrderShipped'], run: event => mail(event) })      a runner delivers to it
  *     for await (const event of store.subscribe('mailer', { types: ['OrderShipped'] })) …       a program iterates over it
@@ -9,30 +9,31 @@
  *     runner: leases           └── forget ◄── partition ◄──────────────┘
  *                                                 └─► [consumers: checkpoint]  [deliveries: beyond it]
  *
- *     subscription  the definition       options     checked, and what of them is stored
+ *     subscription  the definition       options     checked; part of them is stored
  *     callback      delivers to `run`    iterate     delivers to a loop       live  neither stored nor acknowledged
- *     group         at work here         groups      its rows                 repartition, administration, status
- *     partition     what is written      window      what is in memory        reader  what is read
+ *     group         in this process      groups      its rows                 repartition, administration, status
+ *     partition     writes, fenced       window      events in memory         reader  reads the log
  *
  * A subscription has a name and a filter; each of its groups gets every event once, and has a checkpoint, a limit and a
- * lease of its own: one row of `consumers`, or one per partition. Partitions are shared among all processes that run the
- * group; events of one key (the stream, or what `partitionBy` returns) stay in order, and in one partition.
+ * lease of its own: one row of `consumers`, or one per partition. Partitions are shared among all processes that run
+ * the group; events of one key (the stream, or the result of `partitionBy`) stay in order, and in one partition.
  *
  * Guarantees:
- * - At-least-once: an event counts as done when its acknowledgement is stored, never before; an event that was delivered and
- *   not acknowledged when its code ends, for whatever reason, is delivered again.
+ * - At-least-once: an event counts as done when its acknowledgement is stored, never before; an event that was
+ *   delivered and not acknowledged when its code ends, for any reason, is delivered again.
  * - Effectively once for effects in the transaction given to `ack(tx)`: they commit with the acknowledgement, or neither.
- * - Acknowledgements are fenced: after the lease is lost they get `LeaseLost` and change nothing. The checkpoint never goes
- *   back by itself. It also passes events that the filter leaves out.
+ * - Acknowledgements are fenced: after the lease is lost they get `LeaseLost` and change nothing. The checkpoint never
+ *   goes back by itself. It also passes events that the filter skips.
  * - Never more than `maxInFlight` events of a group are delivered and not acknowledged. Events that are acknowledged beyond
  *   one that is not are stored, and count too, so nothing grows without bound.
- * - An event that was given back holds up its key, not the others, until it is done or its policy has ended it.
+ * - An event that was given back delays later events of its key, not the others, until it is acknowledged or its policy
+ *   has ended it.
  *
- * What it cannot do: effects outside the database may happen twice, and at a handover in two processes at once: the old one
- * may be at work until it notices. Use the event's id as an idempotency key there.
+ * Effects outside the database may happen twice, and at a handover in two processes at once: the old one may still run
+ * until it notices. Use the event's id as an idempotency key there.
  *
- * What can fail: a database that is away is waited for. A lease that is lost goes to another runner. A policy that says
- * stop, a log that is another one, or a subscription that was removed end it with an error.
+ * What can fail: a database that is away is waited for. A lease that is lost goes to another runner. Its policy,
+ * another log in the place of this one, or its removal end it with an error.
  */
 
 import type { Consumers } from '../consumers/consumers.ts'
@@ -69,7 +70,7 @@ export interface Subscribe<M extends EventMap = UntypedEvents> {
 }
 
 export interface Subscriptions<M extends EventMap = UntypedEvents> extends Administration {
-  /** Makes a group without running it; one that is there must be the same. */
+  /** Makes a group without running it; an existing one must be the same. */
   create<T extends keyof M & string>(name: string, options?: CreateOptions<M, T>): Promise<void>
 }
 
@@ -163,7 +164,7 @@ export function openSubscriptions<M extends EventMap>(
     runnable,
   }
 
-  /** Delivers, here, until the checkpoint has passed everything that is settled now. */
+  /** Delivers in this process until the checkpoint has passed all events that are settled now. */
   async function runUntilIdle(name: string, { signal }: RunOptions): Promise<RunResult> {
     const definitions = runnables().filter(each => each.name === name && each.options.durable)
     let count = 0

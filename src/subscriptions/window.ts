@@ -1,6 +1,6 @@
 /**
- * The events that one partition has read and that are not done, in memory: which may be delivered next, and up to where
- * everything is done. It knows no database, and time only as it is given.
+ * The events that one partition has read and not completed, in memory: which may be delivered next, and up to which
+ * position all are completed. It uses no database, and no clock of its own.
  *
  *     add ─► ready ─take─► out ─complete─► done ─(all below are done)─► forgotten
  *                           │ ▲
@@ -8,8 +8,8 @@
  *                           ▼ │
  *                         waiting        its key is held: later events of it stay ready
  *
- * Invariant: what was delivered and is not forgotten (out, waiting, done above one that is not) is never more than the
- * limit. So neither are the unacknowledged, nor the rows that are stored beyond the checkpoint.
+ * Invariant: the events that were delivered and not forgotten (out, waiting, done above one that is not) are never more
+ * than the limit. So there are never more unacknowledged events, nor rows beyond the checkpoint, than that.
  */
 import type { RecordedEvent } from '../events/definition.ts'
 
@@ -25,7 +25,7 @@ export interface Entry {
   dueAt: number
 }
 
-/** What is known of an event from an earlier holder. */
+/** The record of an event by an earlier holder. */
 export interface Remnant {
   readonly isDone: boolean
   readonly deliveries: number
@@ -46,7 +46,7 @@ export interface Window {
   /** Deliveries that are not in the window, of dead letters; they count, too. */
   extra: number
   add(event: RecordedEvent, key: string, fault?: unknown): void
-  /** Nothing is left to be added up to here. */
+  /** Every wanted event up to here was added. */
   reach(position: number): void
   /** Only up to here has been read after all; events that were added stay. */
   goBack(position: number): void
@@ -56,7 +56,7 @@ export interface Window {
   nextDue(): number | undefined
   complete(entry: Entry): void
   giveBack(entry: Entry, dueAt: number): void
-  /** Drops what is done up to the stored checkpoint. */
+  /** Drops the completed events up to the stored checkpoint. */
   forget(checkpoint: number): void
 }
 

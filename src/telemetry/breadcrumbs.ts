@@ -3,25 +3,26 @@
  *
  *     const { value, crumbs, mermaid } = await store.trace(async () => {
  *       await placeOrder('order-42')
- *       await store.consumers.waitFor(orders, …)      what a runner does is recorded until the function ends
+ *       await store.consumers.waitFor(orders, …)      the work of runners is recorded until the function ends
  *     })
  *
  * What the function itself does is known by its asynchronous context. What follows from it, a projection or a handler,
- * runs elsewhere and is known by the correlation ids of the events, which are collected as the events are written. So the
- * trace has also what other code does with the same events at the same time; other events of the same batch are not in it.
- * Schedules that this process runs during the trace are recorded as well.
+ * runs elsewhere and is known by the correlation ids of the events, which are collected as the events are written. So
+ * the trace has also what other code does with the same events at the same time; other events of the same batch are not
+ * in it. Schedules that this process runs during the trace are recorded as well.
  *
  * Without a trace nothing is subscribed and contexts are not followed, which would make every promise slower.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { InvalidOption } from '../core/errors.ts'
+import { describe } from '../core/options.ts'
 import { drawCrumbs } from './mermaid.ts'
 import type { Span, SpanEvent } from './span.ts'
 import { channels } from './telemetry.ts'
 
 export interface Trace<T> {
-  /** What the function returned. */
+  /** The result of the function. */
   readonly value: T
   /** In the order they began. */
   readonly crumbs: readonly Crumb[]
@@ -36,7 +37,7 @@ export interface Crumb {
   readonly kind: CrumbKind
   /** The collection, consumer, subscription, handler or schedule; of an append, its streams. */
   readonly name: string
-  /** What was done, in a word or two: `OrderPlaced`, `put customers`. */
+  /** The action, in a word or two: `OrderPlaced`, `put customers`. */
   readonly what: string
   /** The index of the crumb that caused it; undefined if the request itself did. */
   readonly from: number | undefined
@@ -76,7 +77,7 @@ interface Recording {
 
 type Growing = { -readonly [K in keyof Crumb]: Crumb[K] }
 
-/** What the code that runs now belongs to: a recording, and a crumb in it. */
+/** The recording that the code which runs now belongs to, and the crumb in it. */
 interface TraceContext {
   readonly recording: Recording
   readonly crumb: number | undefined
@@ -91,7 +92,10 @@ export async function recordTrace<T>(
   { maxCrumbs = 1000 }: TraceOptions = {},
 ): Promise<Trace<T>> {
   if (!Number.isSafeInteger(maxCrumbs) || maxCrumbs < 1)
-    throw new InvalidOption({ option: 'maxCrumbs', reason: `must be a whole number from 1, not ${String(maxCrumbs)}` })
+    throw new InvalidOption({
+      option: 'maxCrumbs',
+      reason: `The option "maxCrumbs" is ${describe(maxCrumbs)}. It must be a whole number from 1.`,
+    })
   const lists = { crumbs: [], correlations: new Set<string>(), writers: new Map<string, number>() }
   const recording: Recording = { schema, maxCrumbs, isWhole: true, ...lists }
   const onSpan = (message: unknown): void => onSpanBegin(recording, message as Span)
@@ -122,14 +126,14 @@ function onSpanBegin(recording: Recording, span: Span): void {
   }
   const ours = span.causes.filter(cause => recording.correlations.has(cause.correlationId))
   const isTraced = ours.length > 0 && span.fields.kind !== 'dispatcher'
-  // What a runner does for other events is not part of the trace, even if it was started inside the request.
+  // The work of a runner for other events is not part of the trace, even if the runner was started inside the request.
   if (!isTraced && context?.recording === recording) span.enter(inside => contexts.run(undefined, inside))
   if (isTraced)
     follow(recording, span, recording.writers.get(ours[0]!.id), { ...span.fields, types: ours.map(({ type }) => type) })
 }
 
 function follow(recording: Recording, span: Span, from: number | undefined, fields: Record<string, unknown>): void {
-  const { kind, name, what } = describe(span.name, fields)
+  const { kind, name, what } = crumbOf(span.name, fields)
   const at = add(recording, { kind, name, what, from, events: [], durationMs: undefined, error: undefined })
   if (at === undefined) return
   span.enter(inside => contexts.run({ recording, crumb: at }, inside))
@@ -151,7 +155,7 @@ function note(recording: Recording, at: number, events: readonly SpanEvent[]): v
 
 const writing: ReadonlySet<CrumbKind> = new Set(['append', 'save', 'emit', 'schedule'])
 
-function describe(name: Span['name'], fields: Record<string, unknown>): Pick<Crumb, 'kind' | 'name' | 'what'> {
+function crumbOf(name: Span['name'], fields: Record<string, unknown>): Pick<Crumb, 'kind' | 'name' | 'what'> {
   const streams = ((fields.streams ?? []) as readonly string[]).join(', ')
   const types = [...new Set((fields.types ?? []) as readonly string[])].join(', ')
   switch (name) {

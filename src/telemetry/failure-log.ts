@@ -28,7 +28,8 @@ export function openFailureLog(
     if (at - (writtenAt.get(definition) ?? Number.NEGATIVE_INFINITY) < everyMs) return
     if (writtenAt.size >= maxRemembered) writtenAt.clear()
     writtenAt.set(definition, at)
-    write(`rillflow: ${definition === '' ? '' : `${definition}: `}${message}: ${oneLine(fields.error)}\n`)
+    const subject = definition === '' ? '' : `${definition}: `
+    write(`rillflow: ${subject}${message.replace(/\.$/, '')}: ${oneLine(fields.error)}\n`)
   }
 
   return {

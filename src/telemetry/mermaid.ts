@@ -1,6 +1,7 @@
 /**
- * Mermaid diagrams: labels that are safe in any of them, and the breadcrumbs of a trace as a sequence diagram. The request,
- * each collection, the log, and each consumer and handler has a lifeline; an arrow leads from what acts to what it acts on.
+ * Mermaid diagrams: labels that are safe in any of them, and the breadcrumbs of a trace as a sequence diagram. The
+ * request, each collection, the log, and each consumer and handler has a lifeline; an arrow leads from the actor to its
+ * target.
  */
 import type { Crumb } from './breadcrumbs.ts'
 
@@ -43,12 +44,12 @@ export function drawCrumbs(crumbs: readonly Crumb[], isWhole: boolean): string {
     const from = show(isCaused ? log : actorOf(cause))
     const to = show(isCaused || crumb.kind === 'document' ? lifelineOf(crumb) : log)
     const arrow = crumb.error === undefined ? (isCaused ? '-->>' : '->>') : '-x'
-    // The append within a save would repeat what the save says.
+    // The append within a save would only repeat the save.
     if (crumb.kind === 'append' && cause?.kind === 'save') return []
     return [`  ${from}${arrow}${to}: ${mermaidLabel(messageOf(crumb))}`]
   })
   const participants = [...lifelines.values()].map(({ id, label }) => `  participant ${id} as ${mermaidLabel(label)}`)
-  const more = isWhole ? [] : ['  Note over request: more was done than is shown']
+  const more = isWhole ? [] : ['  Note over request: not everything is shown']
   return `${['sequenceDiagram', ...participants, ...messages, ...more].join('\n')}\n`
 }
 

@@ -1,12 +1,12 @@
 /**
- * Every metric: its name, its meaning, and its labels. `docs/reference/metrics.md` is generated from these tables. In the
- * output each name begins with `rillflow_`, and every metric may also have the label `tenant`.
+ * Every metric: its name, its meaning, and its labels. `docs/reference/metrics.md` is generated from these tables. In
+ * the output each name begins with `rillflow_`, and every metric may also have the label `tenant`.
  *
  * Counters, levels and histograms belong to this process. Gauges and totals are read from the database when they are
  * asked for, so they are the same whichever process answers.
  */
 
-/** What has happened in this process since the store was opened. With a `label`, it is also counted per value of it. */
+/** Counts of this process since the store was opened. With a `label` they are also kept per value of it. */
 export const counters = {
   events_appended_total: { help: 'Number of events appended.' },
   event_appends_total: { help: 'Number of append calls that succeeded.' },
@@ -39,7 +39,7 @@ export const counters = {
   slow_statements_total: { help: 'Number of statements that took longer than `slowStatementMs`.', label: 'statement' },
 } as const
 
-/** What is in progress in this process. */
+/** Work in progress in this process. */
 export const levels = {
   deliveries_in_flight: {
     help: 'Number of events that the code of a subscription has received and not yet acknowledged or given back.',
@@ -113,7 +113,7 @@ export const gauges = {
   },
 } as const
 
-/** What all processes have counted together, read when it is asked for. */
+/** The counts of all processes together, read when they are asked for. */
 export const totals = {
   workflows_total: { help: 'Number of workflows started.' },
   workflow_events_total: { help: 'Number of events of workflows that were dispatched.' },

@@ -5,10 +5,10 @@
  *     store ─► watched database ─► database        two looks at the clock and a promise: 1 µs per statement
  *                    └─ slow ─► report, with a plan that is read on a connection of its own
  *
- * The time is what the caller has waited, including the wait for a free connection. A plan is read with the values of the
- * statement, because without them it would be that of another statement. It is an `explain` that runs nothing, in a
- * transaction with short limits: one at a time, and for one statement once a minute, so that looking at slowness does not
- * add to it.
+ * The time is the whole wait of the caller, including the wait for a free connection. A plan is read with the values of
+ * the statement, because without them it would be that of another statement. It is an `explain` that runs nothing, in a
+ * transaction with short limits: one at a time, and for one statement once a minute, so that looking at slowness does
+ * not add to it.
  */
 import { checkWhole } from '../core/options.ts'
 import type { Database, Executor, Transaction } from '../database/database.ts'

@@ -4,10 +4,10 @@
  *     events.append ─► [event, with the trace context in its headers] ─► consumers.batch, workflows.run ─► workflows.emit ─► …
  *     workflows.schedule ─► [event]                                       consumers.replay, subscriptions.deliver
  *
- * A span is published on one channel when it begins. A subscriber may run the span inside a function of its own (`enter`),
- * add headers to the events that the span writes (`headers`), and be called at its end (`onEnd`). Without a subscriber a
- * span costs one look at a property, 21 ns on a busy machine (load 19, best of seven runs of 5 million), and allocates
- * nothing.
+ * A span is published on one channel when it begins. A subscriber may run the span inside a function of its own
+ * (`enter`), add headers to the events that the span writes (`headers`), and be called at its end (`onEnd`). Without a
+ * subscriber a span costs one look at a property, 21 ns on a busy machine (load 19, best of seven runs of 5 million),
+ * and allocates nothing.
  */
 import { type Channel, channel } from 'node:diagnostics_channel'
 
@@ -27,7 +27,7 @@ export interface SpanStart {
   readonly schema: string
   /** The events that caused it. */
   readonly causes?: readonly SpanCause[] | undefined
-  /** What else is known of it. More may be known at its end. */
+  /** Further facts about it. More may be added at its end. */
   readonly fields: Record<string, unknown>
 }
 
@@ -108,8 +108,9 @@ export async function runSpan<T>(start: SpanStart, work: (span: Span) => Promise
 }
 
 /**
- * The trace context of the event that caused something, for the headers of what is emitted because of it. It is passed on
- * also if this process has no subscriber: the next process may have one.
+
+ * The trace context of the event that caused something, for the headers of the events that are emitted because of it.
+ * It is passed on also if this process has no subscriber: the next process may have one.
  */
 export function contextOf(headers: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const { traceparent, tracestate } = headers

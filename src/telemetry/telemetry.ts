@@ -1,5 +1,5 @@
 /**
- * Telemetry: what the store reports about itself, through channels, spans, metrics and a logger. Without a listener it is
+ * Telemetry: the store's reports about itself, through channels, spans, metrics and a logger. Without a listener it is
  * silent and costs nothing.
  *
  *     parts ─► publish ─► channels ─────────────► any subscriber
@@ -7,8 +7,8 @@
  *         ─► count, observe ─► registry.ts ─────► store.metrics() · prometheus.ts ─► /metrics
  *         ─► statements ─► slow-statements.ts ──► logger, channel
  *
- * - **Channels** are `node:diagnostics_channel`s named `rillflow:<part>.<what happened>`, listed in `channels` and public.
- *   A message is built only if there is a subscriber.
+ * - **Channels** are `node:diagnostics_channel`s named `rillflow:<part>.<what happened>`, listed in `channels` and
+ *   public. A message is built only if there is a subscriber.
  * - **Spans** (`span.ts`) have a beginning and an end, and carry the trace context from event to event.
  * - **Metrics** (`metrics.ts`) belong to one store.
  * - **The logger** has four functions that take fields and a sentence, as pino has. By default there is none.

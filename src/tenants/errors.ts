@@ -1,4 +1,4 @@
-/** The errors of tenants: which tenant a call is for, where that tenant is, and what may be done to it. */
+/** The errors of tenants: a missing tenant, a tenant on the move, a server that is not known. */
 import { defineError, type ErrorKind } from '../core/errors.ts'
 
 export const TenantRequired: ErrorKind<'tenant_required', { call: string }> = defineError(

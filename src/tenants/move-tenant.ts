@@ -1,11 +1,11 @@
 /**
  * Moves a tenant to another server of the directory.
  *
- *     hold ─► beginMove ─► copy, switch over (`transfer/move/`) ─► endMove ─► drop what is left on the old server
+ *     hold ─► beginMove ─► copy, switch over (`transfer/move/`) ─► endMove ─► drop the copy on the old server
  *
  * After an interruption anywhere, the next call for the same server continues it, and a call for the server where the
- * tenant is undoes it; once the old server has given the tenant up, the move can only continue. What has been done is read
- * from the two servers, never from the memory of a mover.
+ * tenant is undoes it; once the old server has given the tenant up, the move can only continue. The state of a move is
+ * read from the two servers, never from the memory of a mover.
  */
 import { randomUUID } from 'node:crypto'
 import { throwIfAborted } from '../core/abort.ts'
@@ -33,7 +33,7 @@ export interface MoveTenantOptions {
 }
 
 export interface MovedTenant extends Placement {
-  /** What was copied, and how long writers were stopped; undefined if the tenant was there already. */
+  /** The number of copied rows, and how long writers were stopped; undefined if the tenant was there already. */
   readonly moved: MoveResult | undefined
 }
 

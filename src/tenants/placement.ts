@@ -44,7 +44,7 @@ export interface Placements {
   close(closeMs: number): Promise<void>
 }
 
-/** The name of the one server there is. */
+/** The name of the only server. */
 const onlyServer = 'default'
 
 /** All tenants in one database. */
@@ -86,7 +86,8 @@ export function schemaPlacements(given: Database, prefix: string): Placements {
       if (server !== undefined && server !== onlyServer)
         throw new InvalidOption({
           option: 'server',
-          reason: 'needs a directory: all tenants of this store are in one database',
+          reason:
+            'The option "server" needs a directory: all tenants of this store are in one database. Leave it out, or open the store with { tenancy: { directory } }.',
         })
       return placementOf(tenant)
     },

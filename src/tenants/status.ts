@@ -1,4 +1,7 @@
-/** The status of a tenant: its version, what differs from its declarations, its size, and how far its consumers are behind. */
+/**
+ * The status of a tenant: its version, its differences from the declarations, its size, and how far its consumers are
+ * behind.
+ */
 import { readStatus } from '../consumers/status.ts'
 import type { Database } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
@@ -9,9 +12,9 @@ import type { Placement } from './placement.ts'
 export interface TenantStatus extends Placement {
   /** The last migration it has had; 0 if it has no store yet. */
   readonly version: number
-  /** What a sync would make. */
+  /** The objects that a sync would make. */
   readonly pending: readonly string[]
-  /** What differs from what migrations and declarations made. */
+  /** The differences from its migrations and declarations. */
   readonly drift: readonly string[]
   /** The size of all its tables and indexes. */
   readonly bytes: number

@@ -74,7 +74,7 @@ export type OpenTenantDatabase = (prepare: (database: Database) => Promise<void>
 export interface TenantStores<S> {
   readonly engine: Database['engine']
   readonly tenants: Tenants
-  /** Runs the tenants that have something to do. */
+  /** Runs the tenants that have work. */
   start(options?: TenantsStartOptions): Promise<RunningTenants>
   tenant(name: string): S
   /** The tenants that this process has used so far. */
@@ -130,7 +130,10 @@ async function openPlacements<S>(
 ): Promise<{ placements: Placements; directory: Directory | undefined }> {
   if (tenancy === 'schema') return { placements: schemaPlacements(await database(), prefix), directory: undefined }
   if (typeof tenancy !== 'object' || typeof tenancy.directory !== 'string')
-    throw new InvalidOption({ option: 'tenancy', reason: `must be 'schema' or { directory: 'postgres://…' }` })
+    throw new InvalidOption({
+      option: 'tenancy',
+      reason: `The option "tenancy" must be 'schema' or { directory: 'postgres://…' }.`,
+    })
   const own = await openPostgres({ ...pool, url: tenancy.directory, maxConnections: 2 })
   try {
     const directory = await openDirectory(own, { schema: tenancy.schema ?? 'rillflow_directory', prefix, create })

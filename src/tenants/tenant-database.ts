@@ -26,7 +26,7 @@ export interface TenantDatabase {
   forget(): void
 }
 
-interface Place {
+interface Location {
   readonly placement: Placement
   readonly database: Database
 }
@@ -35,7 +35,7 @@ interface Place {
 interface FollowingListener {
   readonly channel: string
   readonly onNotify: (payload: string) => void
-  at: { readonly place: Place; readonly listener: Listener } | undefined
+  at: { readonly place: Location; readonly listener: Listener } | undefined
 }
 
 /** `prepare` checks, once per place, that the tenant's store can be used there. It never makes a store that is missing. */
@@ -45,12 +45,12 @@ export function openTenantDatabase(
   prepare: (database: Database) => Promise<void>,
 ): TenantDatabase {
   const listeners = new Set<FollowingListener>()
-  let known: Place | undefined
-  let finding: Promise<Place> | undefined
+  let known: Location | undefined
+  let finding: Promise<Location> | undefined
   let isMissing = false
   let isClosed = false
 
-  const find = async (): Promise<Place> => {
+  const find = async (): Promise<Location> => {
     const placement = await placements.find(tenant)
     isMissing = placement === undefined
     if (placement === undefined) throw new TenantNotFound({ tenant })
@@ -68,7 +68,7 @@ export function openTenantDatabase(
     return place
   }
 
-  const here = async (): Promise<Place> => {
+  const here = async (): Promise<Location> => {
     if (isClosed) throw new StoreClosed({})
     if (known !== undefined) return known
     finding ??= find().finally(() => {
@@ -78,7 +78,7 @@ export function openTenantDatabase(
   }
 
   /** Where the tenant is now, if a call failed because it has left; otherwise throws the error of that call. */
-  const elsewhere = async (error: unknown, left: Place): Promise<Place> => {
+  const elsewhere = async (error: unknown, left: Location): Promise<Location> => {
     if (!isStoreMissing(error)) throw error
     if (known === left) known = undefined
     const place = await here()
@@ -96,7 +96,7 @@ export function openTenantDatabase(
     }
   }
 
-  const listenAt = (following: FollowingListener, place: Place): void => {
+  const listenAt = (following: FollowingListener, place: Location): void => {
     if (following.at?.place.database === place.database) return
     following.at?.listener.close().catch(() => {})
     following.at = { place, listener: place.database.listen(following.channel, following.onNotify) }

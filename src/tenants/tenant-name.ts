@@ -27,10 +27,10 @@ export function checkTenantName(tenant: unknown, prefix: string): string {
 export function checkTenantPrefix(prefix: string): string {
   const isUsable = /^[a-z][a-z0-9_]*_$/.test(prefix) && !prefix.startsWith('pg_') && prefix.length <= maxPrefixBytes
   if (isUsable) return prefix
-  const rule = `must be lower-case letters, digits and _, begin with a letter (but not with pg_) and end with _`
+  const rule = `It may have lower-case letters, digits and _, must begin with a letter (but not with pg_) and end with _`
   throw new InvalidOption({
     option: 'tenantPrefix',
-    reason: `${rule}, with at most ${maxPrefixBytes} characters, and not ${JSON.stringify(prefix)}`,
+    reason: `The option "tenantPrefix" is ${JSON.stringify(prefix)}. ${rule}, and has at most ${maxPrefixBytes} characters.`,
   })
 }
 

@@ -1,22 +1,22 @@
 /**
- * Runs many tenants in one process, but only those that have something to do.
+ * Runs many tenants in one process, but only those that have work.
  *
  *     idle    ──its log has grown, a hint, something is due, its turn to be looked at──► active
  *     active  ──nothing to do, for a while──► idle
  *
- * An idle tenant costs a line in one answer per second and server (`has-work.ts`), and a look of its own from time to time,
- * one tenant after the other, for what no log shows: a retry, say, that was asked for while nothing listened. Its old rows
- * are deleted a few times a day. An active tenant has everything it would have if it were the only one, so the same
- * guarantees hold.
+ * An idle tenant costs a line in one answer per second and server (`has-work.ts`), and a look of its own from time to
+ * time, one tenant after the other, for work that no log shows, such as a retry that was requested while nothing
+ * listened. Its old rows are deleted a few times a day. An active tenant has everything it would have if it were the
+ * only one, so the same guarantees hold.
  *
  *     list, every 5 rounds ──► the tenants of each server
  *     round, per server ─────► heads of all logs ──► start the tenants that are due ──► stop those that are idle
  *
  * Guarantees:
- * - Nothing is missed. A tenant becomes idle only after a look that found nothing to do and that says how far the log was
- *   drawn; everything that is appended later has a higher position. A hint that comes during the look voids it.
+ * - Nothing is missed. A tenant becomes idle only after a look that found no work and returned the last position drawn;
+ *   everything that is appended later has a higher position. A hint that comes during the look voids it.
  * - Each tenant is started once when this process first sees it, so that consumers and handlers that begin 'now' begin
- *   before what comes next. Tenants that are made, dropped or moved are noticed within a few rounds.
+ *   before the next events. Tenants that are made, dropped or moved are noticed within a few rounds.
  * - Each server has rounds of its own. A server that cannot be reached, or accepts connections and never answers, delays
  *   only its own tenants.
  *
@@ -41,7 +41,7 @@ export interface TenantsRunnerOptions<S> {
   /** How long a tenant must have had nothing to do before it is stopped. */
   readonly idleMs: number
   readonly instanceOf: (tenant: string) => TenantInstance<S>
-  /** Starts what one tenant runs in this process. */
+  /** Starts the runner of one tenant in this process. */
   readonly start: (instance: TenantInstance<S>) => Promise<StartedTenant>
   /** `'*'` stands for the list of tenants. */
   readonly onFailure?: ((tenant: string, error: unknown) => void) | undefined

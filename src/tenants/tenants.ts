@@ -1,5 +1,5 @@
 /**
- * Tenants: many stores that know nothing of each other, in one database or on many servers.
+ * Tenants: many separate stores, in one database or on many servers.
  *
  *     store.tenant('acme') ─► instance ─► tenantDatabase ─► placements ─┬► the catalogue of one database   tenancy: 'schema'
  *                                │                                      └► directory ─► server ─► its pool  tenancy: { directory }
@@ -13,8 +13,8 @@
  *     directory        many servers: a row per tenant                           status, tenantName
  *
  * Guarantees:
- * - Everything of a tenant lives in its schema, and every statement names that schema: no setting of a connection decides
- *   whose data it is. Names that could be confused with each other are refused.
+ * - Everything of a tenant lives in its schema, and every statement names that schema: no setting of a connection
+ *   decides which data is read. Names that could be confused with each other are refused.
  * - A call without a tenant is refused (`TenantRequired`). A call for a tenant that does not exist fails at once, in every
  *   process (`TenantNotFound`); a tenant that another process has just made exists.
  * - Connections, listeners and statements of idle tenants do not grow with the number of tenants on a server.
@@ -87,7 +87,7 @@ export interface TenantsProgress {
 
 export interface SyncedTenant {
   readonly tenant: string
-  /** What was made; empty if it was up to date. */
+  /** The objects that were made; empty if it was up to date. */
   readonly steps: readonly string[]
   /** Why it could not be synced. */
   readonly error?: unknown
@@ -106,7 +106,7 @@ export interface TenantsStartOptions extends RunnerOptions {
 
 /** Runs many tenants in one process. */
 export interface RunningTenants extends Runner {
-  /** The tenants that have something to do, as far as this process knows. */
+  /** The tenants that have work, as far as this process knows. */
   active(): string[]
 }
 
@@ -252,7 +252,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       if (name === undefined)
         throw new InvalidOption({
           option: 'tenant',
-          reason: `is needed, because the export is of schema "${schema}", which is not that of a tenant`,
+          reason: `The option "tenant" is needed, because the export is of schema "${schema}", which is not that of a tenant.`,
         })
       const placement = await placeFor(name, server)
       const manifest = await importStore(await locationOf(placement), options)
@@ -306,7 +306,7 @@ async function startTenants<S>(
   checkWhole('pollMs', pollMs, 1)
   checkWhole('idleMs', idleMs, 0)
   if (tenants !== 'all' && !Array.isArray(tenants))
-    throw new InvalidOption({ option: 'tenants', reason: `must be 'all' or a list of names` })
+    throw new InvalidOption({ option: 'tenants', reason: `The option "tenants" must be 'all' or a list of names.` })
   if (tenants !== 'all') for (const tenant of tenants) checkTenantName(tenant, placements.prefix)
   const share = shareConcurrency(runnerOptions.concurrency ?? 16)
 

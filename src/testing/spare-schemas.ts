@@ -10,7 +10,7 @@ export interface SpareSchemas {
   /** An empty one; if none is left, one that is made under this name. */
   take(name: string): Promise<string>
   /** Empties a schema and keeps it, or drops it. */
-  giveBack(schema: string): Promise<void>
+  release(schema: string): Promise<void>
 }
 
 export function spareSchemas(database: Database): SpareSchemas {
@@ -25,7 +25,7 @@ export function spareSchemas(database: Database): SpareSchemas {
       born ??= await describeNew(database, name)
       return name
     },
-    async giveBack(schema) {
+    async release(schema) {
       if (born !== undefined && spare.length < maxSpare && (await restore(database, schema, born))) {
         spare.push(schema)
         return

@@ -7,7 +7,7 @@
  *
  *     await specify(orders).given([{ stream: 'order-1', ...placed }]).expect({ 'order-1': { cents: 4200 } })
  *
- * An aggregate is folded, asked and validated as a commit does it, without a database. A projection runs in a test store. A
+ * An aggregate folds, decides and validates as in a commit, without a database. A projection runs in a test store. A
  * difference is thrown as `SpecificationFailed`, which any test runner shows.
  */
 import { isDeepStrictEqual } from 'node:util'

@@ -15,7 +15,7 @@ import type { EventMap, UntypedEvents } from '../events/definition.ts'
 import { openStore, type Store, type StoreOptions } from '../store.ts'
 import { type SpareSchemas, spareSchemas } from './spare-schemas.ts'
 
-/** Where a test store is, if not in the embedded engine of this process: in a schema on your server. */
+/** The place of a test store, if not in the embedded engine of this process: a schema on your server. */
 export type TestPlace = Pick<StoreOptions, 'database' | 'url' | 'pool'>
 
 /**
@@ -48,12 +48,12 @@ async function openShared<M extends EventMap>(options: StoreOptions<M>): Promise
   const store = await openStore<M>({ ...options, database, schema, migrate: true })
   const close = once(async () => {
     await store.close()
-    await spare.giveBack(schema)
+    await spare.release(schema)
   })
   return { ...store, close, [Symbol.asyncDispose]: close }
 }
 
-/** One for the process, which it ends with. */
+/** One for the process; it ends with the process. */
 let engine: Promise<{ database: Database; spare: SpareSchemas }> | undefined
 
 async function startEngine(): Promise<{ database: Database; spare: SpareSchemas }> {

@@ -1,8 +1,8 @@
 /**
  * A table as it can be made again elsewhere: read from the catalogue, and written as the statements that make it.
  *
- * The library's own tables are made by its migrations. Of the tables that programs declare (documents, read models) only
- * the catalogue of the source knows all of them, so a copy is made from what the catalogue says.
+ * The library's own tables are made by its migrations. Of the tables that programs declare (documents, read models)
+ * only the catalogue of the source knows all of them, so a copy is made from the catalogue.
  */
 import type { Executor } from '../database/database.ts'
 import { identifier, literal, sql } from '../database/sql.ts'

@@ -1,5 +1,5 @@
 /**
- * Upkeep: deletes what is no longer needed, and finds what is wrong with a store.
+ * Upkeep: deletes data that is no longer needed, and finds the problems of a store.
  *
  *     retention   store.upkeep(), and a few times a day every process with a runner
  *                 old rows ─► chunks, each a transaction ─► a report
@@ -7,7 +7,7 @@
  *
  * Guarantees:
  * - Nothing is deleted that a consumer has still to read, that is open, or that the retention does not name.
- * - A dry run changes nothing and counts what a run would delete.
+ * - A dry run changes nothing and counts the rows that a run would delete.
  * - Chunks of all processes take turns under one advisory lock. A call of `store.upkeep()` waits for its turn; a background
  *   round that finds another process at work leaves the work to that process. Rows that others have locked are skipped.
  *
@@ -23,7 +23,7 @@ import { pruneArchivedStreams, readSlowest, type SlowestReader } from './archive
 import { pruneKinds, type RetentionOptions, retentionOf } from './retention.ts'
 
 export interface UpkeepOptions {
-  /** Changes nothing, and reports what would be deleted. Default false. */
+  /** Changes nothing, and reports the rows that would be deleted. Default false. */
   dryRun?: boolean | undefined
   signal?: AbortSignal | undefined
   /** Called after each chunk with the kind, and with how many rows of it were deleted so far. */

@@ -1,12 +1,12 @@
 /**
- * What happens to workflows when the log is cut at a position (`transfer/backup/cut-log.ts`).
+ * Workflows when the log is cut at a position (`transfer/backup/cut-log.ts`).
  *
- * What a handler has done cannot be undone, and its recorded steps are deleted when it completes. So no workflow can be
- * put back into the state it had at an earlier position. Therefore:
+ * The effects of a handler cannot be undone, and its recorded steps are deleted when it completes. So no workflow can
+ * be put back into the state it had at an earlier position. Therefore:
  * - A workflow that began after the position is deleted, as if it had never been.
  * - A workflow that began before it, and had events after it, is cancelled if anything of it was open; the reason says
- *   why. If nothing was open, it is settled with the events that are left: what its handlers did stays done, and the events
- *   they emitted after the position are deleted and not emitted again.
+ *   why. If nothing was open, it is settled with the events that are left: the effects of its handlers stay, and the
+ *   events they emitted after the position are deleted and not emitted again.
  * - A workflow that has started a workflow which is deleted is cancelled if anything of it is open: it would wait for ever.
  * - All others continue. Schedules stay as they are.
  */
@@ -38,7 +38,7 @@ export async function cutWorkflows(
   run: RunTransaction,
 ): Promise<CutWorkflows> {
   const names = { ...logNames(schema), ...workflowNames({ schema }) }
-  const reason = `the log was cut at position ${position}`
+  const reason = `The log was cut at position ${position}.`
   let removedWorkflows = 0
   let cancelledWorkflows = 0
   for (let after: string | null = ''; after !== null; ) {

@@ -1,11 +1,11 @@
 /**
- * What a handler returns, and how that becomes events: plain data until its attempt is completed.
+ * The results of handlers, and how they become events: plain data until the attempt is completed.
  *
  *     return emit('OrderCharged', { receipt })
  *     return [emit('OrderCharged', { receipt }), emit('MailAsked', { to }, { key: 'receipt' })]
  *     return batch(items.map(item => emit('ItemChecked', item)))            a fan-out, which a join can close
  *     return complete(tx => tx.query('insert …'), emit('OrderBooked', {}))   together with writes of its own
- *     return compensate('no stock left')                                     undo what the workflow has done
+ *     return compensate('no stock left')                                     run the undos of the workflow
  *
  * An id follows from the event, the handler and a key, so a handler that is run again emits the same events, not more.
  * An event that is emitted because of an event of a batch keeps its place in the batch; `batch([…])` opens one inside of it.
@@ -76,14 +76,14 @@ export interface Completion<Type extends string = string> {
   readonly emitted: readonly (Emission<Type> | Batch<Type>)[]
 }
 
-/** The end of the workflow: nothing more of it runs, and the undos of its steps do. */
+/** The end of the workflow: no handler of it runs from then on, and the undos of its steps run. */
 export interface Compensation<Type extends string = string> {
   readonly kind: 'compensate'
   readonly reason: string | undefined
   readonly emitted: readonly Emission<Type>[]
 }
 
-/** What a handler may return. */
+/** The results that a handler may return. */
 export type HandlerResult<Type extends string = string> =
   | undefined
   | null
@@ -115,7 +115,7 @@ export function complete<Type extends string = never>(
   return branded({ kind: 'complete', work, emitted })
 }
 
-/** Completes the attempt and ends the workflow: its steps are undone, the newest first. What it emits runs no handler. */
+/** Completes the attempt and ends the workflow: its steps are undone, the newest first. Its events run no handler. */
 export function compensate<Type extends string = never>(
   reason?: string,
   ...emitted: readonly Emission<Type>[]
@@ -130,7 +130,7 @@ export interface ReadResult {
   readonly compensation?: { readonly reason: string | undefined } | undefined
 }
 
-/** What a handler returned, in one form; a reason if it cannot be emitted. */
+/** The result of a handler, in one form; a reason if it cannot be emitted. */
 export function readResult(result: unknown): ReadResult | { readonly reason: string } {
   if (result === undefined || result === null) return { work: undefined, emitted: [] }
   if (isBranded(result) && result.kind === 'complete') {
@@ -148,13 +148,16 @@ export function readResult(result: unknown): ReadResult | { readonly reason: str
       return { reason: `${describe(each)} is neither emit(…) nor batch([…])` }
     if (each.kind !== 'batch') continue
     if (!Array.isArray(each.emissions)) return { reason: 'batch takes a list' }
-    const stranger = each.emissions.find(member => !isBranded(member) || member.kind !== 'emission')
-    if (stranger !== undefined) return { reason: `a batch has ${describe(stranger)} in it, which is not emit(…)` }
+    const other = each.emissions.find(member => !isBranded(member) || member.kind !== 'emission')
+    if (other !== undefined) return { reason: `a batch has ${describe(other)} in it, which is not emit(…)` }
   }
   return { work: undefined, emitted: emitted as (Emission | Batch)[] }
 }
 
-/** Takes the transaction away when the work has returned: code that it did not await must not write while positions are drawn. */
+/**
+ * Revokes the transaction when the work has returned: code that it did not await must not write while positions are
+ * drawn.
+ */
 function lent(work: Completion['work']): Completion['work'] {
   return async tx => {
     const { handle, shut } = lendTransaction(tx)
@@ -200,11 +203,11 @@ export interface Emitter {
   readonly about?: string | undefined
 }
 
-/** What an attempt emits, checked and ready to be appended. */
+/** The events of an attempt, checked and ready to be appended. */
 export interface Emitted {
   /** Undefined if only empty batches were opened. */
   readonly append: Append | undefined
-  /** The batches each event is part of, for the count of what is still open in a branch. */
+  /** The batches each event is part of, for the count of open work in a branch. */
   readonly places: readonly (readonly BatchPlace[])[]
   readonly types: readonly string[]
   readonly opened: readonly OpenedBatch[]
@@ -253,7 +256,7 @@ function prepareSome(
 ): Awaitable<Emitted> {
   const { handler, event } = emitter
   const hops = envelopeOf(event).hops + 1
-  // An event that reports a failure of the last hop may go one hop further; what follows from it may not.
+  // An event that reports a failure of the last hop may go one hop further; events that follow from it may not.
   const maxHops = limits.maxHops + (emitter.failure === undefined ? 0 : 1)
   if (hops > maxHops) throw new HopsExceeded({ handler, hops, maxHops: limits.maxHops })
   const context = { ...contextOf(event.headers), ...span?.headers }
@@ -337,7 +340,9 @@ export interface AttemptResult {
 
 const maxNamed = 20
 
-/** What the activity keeps of a completed attempt: the number of events it emitted, and the first of them by name. */
+/**
+ * The record of a completed attempt in the activity: the number of events it emitted, and the first of them by name.
+ */
 export function attemptResult(emitted: Pick<Emitted, 'append'> | undefined): AttemptResult | undefined {
   if (emitted?.append === undefined) return undefined
   const events: { id: string; type: string }[] = []

@@ -1,6 +1,6 @@
 /**
- * What an event carries of the workflow it is part of, in its header `workflow`: its distance from the first event, the
- * handler that emitted it, and its place in batches, the innermost last. And the stream of a workflow's own events.
+ * The header `workflow` of an event: its distance from the first event, the handler that emitted it, and its place in
+ * batches, the innermost last. Also the name of the stream of a workflow's own events.
  */
 import { createHash } from 'node:crypto'
 import type { RecordedEvent } from '../events/definition.ts'
@@ -22,7 +22,7 @@ export interface Envelope {
   readonly failed: string | undefined
 }
 
-/** As it is in the header: empty values are left out. */
+/** As it is in the header: empty values are omitted. */
 export interface EnvelopeHeader {
   readonly hops?: number
   readonly handler?: string

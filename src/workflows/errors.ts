@@ -23,7 +23,7 @@ export const ScheduleNotFound: ErrorKind<'schedule_not_found', { schedule: strin
     return `Schedule "${d.schedule}" does not exist. ${hint}`
   })
 
-// ── What a handler does ──────────────────────────────────────────────────────────────────────────────────────
+// ── Results of handlers ──────────────────────────────────────────────────────────────────────────────────────
 
 export const InvalidResult: ErrorKind<'invalid_result', { handler: string; reason: string }> = defineError(
   'invalid_result',
@@ -55,7 +55,7 @@ export const TooManyEmitted: ErrorKind<'too_many_emitted', { handler: string; em
   )
 export const RetryLater: ErrorKind<'retry_later', { delayMs: number; reason: string }> = defineError(
   'retry_later',
-  d => `${d.reason} (to be tried again in ${d.delayMs} ms)`,
+  d => `${d.reason} (the next attempt is in ${d.delayMs} ms)`,
   { retryable: true },
 )
 export const NonRetryable: ErrorKind<'non_retryable', { reason: string }> = defineError('non_retryable', d => d.reason)
@@ -65,7 +65,7 @@ export const NonDeterministic: ErrorKind<
 > = defineError(
   'non_deterministic',
   d =>
-    `Handler "${d.handler}" called ${d.asked} where an earlier run had recorded ${d.recorded} (step ${d.step}). Between runs a handler must make the same calls in the same order: put what may differ into ctx.step, and give changed code a new version. The execution is parked; resume it when the code fits again.`,
+    `Handler "${d.handler}" called ${d.asked} where an earlier run had recorded ${d.recorded} (step ${d.step}). Between runs a handler must make the same calls in the same order: put calls that may differ into ctx.step, and give changed code a new version. The execution is parked. Resume it when the code fits again.`,
 )
 
 // ── Times and lives ──────────────────────────────────────────────────────────────────────────────────────────
@@ -73,17 +73,17 @@ export const NonDeterministic: ErrorKind<
 export const ExecutionTimeout: ErrorKind<'execution_timeout', { handler: string; timeoutMs: number }> = defineError(
   'execution_timeout',
   d =>
-    `Handler "${d.handler}" had not returned after ${d.timeoutMs} ms; what it still does is ignored. Listen to ctx.signal, or raise timeoutMs.`,
+    `Handler "${d.handler}" had not returned after ${d.timeoutMs} ms, so its result is ignored. Listen to ctx.signal, or raise timeoutMs.`,
 )
 export const DeadlinePassed: ErrorKind<'deadline_passed', { handler: string; deadlineMs: number }> = defineError(
   'deadline_passed',
   d =>
-    `Handler "${d.handler}" had not ended ${d.deadlineMs} ms after its event, waits included. Raise deadlineMs, or find out what delayed it.`,
+    `Handler "${d.handler}" had not ended ${d.deadlineMs} ms after its event, waits included. Raise deadlineMs, or look for the cause of the delay.`,
 )
 export const ScheduleTimeout: ErrorKind<'schedule_timeout', { schedule: string; timeoutMs: number }> = defineError(
   'schedule_timeout',
   d =>
-    `A run of schedule "${d.schedule}" had not returned after ${d.timeoutMs} ms; what it still does is ignored. Leave long work to a handler, listen to ctx.signal, or raise timeoutMs.`,
+    `A run of schedule "${d.schedule}" had not returned after ${d.timeoutMs} ms, so its result is ignored. Leave long work to a handler, listen to ctx.signal, or raise timeoutMs.`,
 )
 export const ExecutionLost: ErrorKind<'execution_lost', { handler: string; executionId: string }> = defineError(
   'execution_lost',
@@ -101,7 +101,7 @@ export const WorkerCrashed: ErrorKind<'worker_crashed', { handler: string; crash
 export const EventUndecodable: ErrorKind<'event_undecodable', { eventId: string; type: string }> = defineError(
   'event_undecodable',
   d =>
-    `Event ${d.eventId} of type ${d.type} could not be upcast; error.cause says why. Fix the upcaster, then retry the dead letter.`,
+    `Event ${d.eventId} of type ${d.type} could not be upcast. error.cause says why. Fix the upcaster, then retry the dead letter.`,
 )
 export const EventGone: ErrorKind<'event_gone', { position: number }> = defineError(
   'event_gone',
@@ -116,7 +116,7 @@ export const JoinFailed: ErrorKind<
   { handler: string; batchId: string; size: number; arrived: number; failed: readonly number[] }
 > = defineError('join_failed', d => {
   const failed = d.failed.length === 0 ? 'none' : `number ${d.failed.join(', ')}`
-  return `Join "${d.handler}" cannot be complete: of the ${d.size} branches of batch ${d.batchId}, ${d.arrived} have an event and ${failed} failed. Retry the dead letters of those first, then this one, which runs with all events that are there; or choose another policy.`
+  return `Join "${d.handler}" cannot be complete: of the ${d.size} branches of batch ${d.batchId}, ${d.arrived} have an event and ${failed} failed. Retry the dead letters of those first, then the one of the join, which runs with all events that have arrived by then. Or choose another policy.`
 })
 export const JoinTimeout: ErrorKind<
   'join_timeout',
@@ -124,7 +124,7 @@ export const JoinTimeout: ErrorKind<
 > = defineError(
   'join_timeout',
   d =>
-    `Join "${d.handler}" had ${d.arrived} of ${d.size} events of batch ${d.batchId} after ${d.timeoutMs} ms. A retry of its dead letter runs with all events that are there then; onJoinTimeout: 'partial' does so at once.`,
+    `Join "${d.handler}" had ${d.arrived} of ${d.size} events of batch ${d.batchId} after ${d.timeoutMs} ms. A retry of its dead letter runs with all events that have arrived by then; onJoinTimeout: 'partial' does so at once.`,
 )
 
 // ── Operators ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -132,7 +132,7 @@ export const JoinTimeout: ErrorKind<
 export const ExecutionNotParked: ErrorKind<'execution_not_parked', { executionId: string; state: string }> =
   defineError('execution_not_parked', d =>
     d.state === 'gone'
-      ? `Execution ${d.executionId} does not exist: it has ended, or never was there.`
+      ? `Execution ${d.executionId} does not exist: it has ended, or there never was one.`
       : `Execution ${d.executionId} is ${d.state}, not parked, so it cannot be resumed.`,
   )
 export const LaneNotParked: ErrorKind<'lane_not_parked', { handler: string; key: string }> = defineError(

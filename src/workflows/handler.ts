@@ -8,8 +8,8 @@
  *       run: async (event, { step, emit }) => emit('OrderPaid', { receipt: await step('charge', () => pay(event.data)) }),
  *     })
  *
- * A definition is checked here, so that an option which could only fail later fails at once. What every process has to know
- * of a handler, also one that lacks its code, is stored as its route.
+ * A definition is checked here, so that an option which could only fail later fails at once. The facts that every
+ * process needs, also one that lacks the handler's code, are stored as its route.
  */
 import type { Awaitable } from '../core/core.ts'
 import type { Definition } from '../core/definition.ts'
@@ -30,7 +30,7 @@ export interface RateLimit {
 
 /** How handlers, joins and undos run. */
 export interface RunOptions {
-  /** Raised when changed code must not continue what older code has begun. Default 1. */
+  /** Raise it when changed code must not continue executions that older code has begun. Default 1. */
   version?: number | undefined
   /** How often it is tried again after a failure. Default 3. */
   retries?: number | undefined
@@ -54,7 +54,7 @@ export interface RunOptions {
   init?: (() => Awaitable<unknown>) | undefined
 }
 
-/** What becomes of an execution after its last attempt. `'park'` also holds back its lane until an operator acts. */
+/** The action after the last attempt of an execution. `'park'` also stops its lane until an operator acts. */
 export type FailureEnd = 'deadLetter' | 'skip' | 'stop' | 'park'
 
 /** One failed attempt. */
@@ -76,21 +76,22 @@ export interface TerminalFailure<Event = RecordedEvent> extends HandlerFailure<E
 /** The options that handlers and joins share. */
 export interface ReactOptions<M extends EventMap, T extends keyof M & string, E extends keyof M & string>
   extends RunOptions {
-  /** The events there are; for the types only. */
+  /** The events of the store; only their types are used. */
   events?: EventDefinitions<M> | undefined
   /** The types it may emit; others are refused. Default: any. */
   emits?: readonly E[] | undefined
   /**
-   * After the last attempt: a dead letter (default), nothing ('skip'), a paused handler ('stop') or a dead letter and a parked
-   * lane ('park'). Or a function that is asked after every failure, sets the limit itself, and may also say 'retry'.
+   * After the last attempt: a dead letter (default), nothing ('skip'), a paused handler ('stop') or a dead letter and a
+   * parked lane ('park'). Or a function that is called after every failure, sets the limit itself, and may also return
+   * 'retry'.
    */
   onFailure?:
     | FailureEnd
     | ((failure: HandlerFailure<HandledEvent<M, NoInfer<T>>>) => Awaitable<FailureEnd | 'retry'>)
     | undefined
   /**
-   * When it was dead-lettered: what it emits to report that, which never runs this handler, within 5 seconds. Or
-   * 'compensate', to undo what the workflow has done.
+   * Called when it was dead-lettered, to emit events that report that. They never run this handler. It may take 5
+   * seconds. Or 'compensate', to run the undos of the workflow.
    */
   onDeadLetter?:
     | 'compensate'
@@ -124,7 +125,7 @@ export interface HandlerOptions<M extends EventMap, T extends keyof M & string, 
     | number
     | { limit?: number; perKey: number; key: (event: HandledEvent<M, NoInfer<T>>) => string }
     | undefined
-  /** Whether it wants this event at all; asked by the worker. */
+  /** Whether it wants this event; called by the worker. */
   when?: ((event: HandledEvent<M, NoInfer<T>>) => boolean) | undefined
   /** Whether the event changes an aggregate in a way it wants: `transition(Order, (before, after) => …)`. */
   transition?: Transition | undefined
@@ -158,7 +159,7 @@ export type RunFunction = (input: unknown, ctx: never) => Awaitable<HandlerResul
 
 /** A handler, a join or an undo, as it was defined. `M`: the events it needs. */
 export interface Handler<M extends EventMap = never> extends Definition<'handler' | 'join' | 'undo'> {
-  /** Never there at run time: it keeps a definition out of stores that lack its events. */
+  /** Absent at run time: it keeps a definition out of stores that lack its events. */
   readonly '~uses'?: ((events: M) => void) | undefined
   readonly version: number
   readonly runsAs: HandlerKind

@@ -1,6 +1,6 @@
 /**
- * The hints of workflows, on the channel of the log: what happened to executions, so that workers, and callers that wait,
- * look at once instead of with their next poll. A hint says that there may be something, never what.
+ * The hints of workflows, on the channel of the log: executions have changed, so that workers, and callers that wait,
+ * look at once instead of with their next poll. A hint says that there may be a change, never which one.
  */
 import type { Wake } from '../events/order/wake.ts'
 
@@ -16,7 +16,7 @@ export interface WorkflowHints {
   /** Executions have ended, or left their workflow in another state. */
   ended(): void
   onEnded(listener: () => void): () => void
-  /** Something was paused, resumed, cancelled, scheduled or asked for: every worker looks at what is due. */
+  /** Something was paused, resumed, cancelled, scheduled or asked for: every worker looks for due work. */
   changed(): void
   onChanged(listener: () => void): () => void
 }

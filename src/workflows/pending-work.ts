@@ -1,6 +1,6 @@
 /**
- * What workflows have still to do, as pieces of statements that ask for a whole store at once: whether there is work now or
- * later (`tenants/has-work.ts`), and which events are still needed (`upkeep/archived-streams.ts`).
+ * The pending work of workflows, as pieces of statements about a whole store: whether there is work now or later
+ * (`tenants/has-work.ts`), and which events are still needed (`upkeep/archived-streams.ts`).
  */
 import { type Fragment, fragment, type Identifier } from '../database/sql.ts'
 import { workflowNames } from './schema.ts'

@@ -1,6 +1,7 @@
 /**
- * Retention of workflows. Events stay; deleted is the record of how they were handled: activity, rows of settled workflows,
- * closed joins, steps and undos that can no longer be used, runs of schedules. In chunks, so that no writer waits for long.
+ * Retention of workflows. Events stay; the record of their handling is deleted: activity, rows of settled workflows,
+ * closed joins, steps and undos that can no longer be used, runs of schedules. In chunks, so that no writer waits for
+ * long.
  *
  * A workflow that was cancelled or compensated keeps its row, because the row stops later events of it from being handled.
  */

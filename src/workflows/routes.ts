@@ -60,7 +60,7 @@ export async function lockDispatcher(log: Log, tx: Executor): Promise<{ checkpoi
   return row ?? { checkpoint: 0, version: 0 }
 }
 
-/** The routes are no longer what they were: the dispatcher reads them again. Holds its row from then on. */
+/** Marks the routes as changed, so that the dispatcher reads them again. Holds its row from then on. */
 export async function changeRoutes(log: Log, tx: Executor): Promise<void> {
   const { version } = await lockDispatcher(log, tx)
   await change(log, [dispatcherName], { definition: { routes: version + 1 }, keepsHolder: true }, tx)

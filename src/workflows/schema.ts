@@ -1,9 +1,9 @@
 /**
- * Workflows in the database: what is to be done because of an event, and the outcome.
+ * Workflows in the database: the work that follows from an event, and its outcome.
  *
- * An execution is one handler for one event: a narrow row without payload, which is deleted when it is done. What happened
- * to it is recorded in `workflow_activity`, append-only and in an order of its own that readers can follow as they follow
- * the log. Locks are always taken in this order: workflows, lanes, executions; each sorted.
+ * An execution is one handler for one event: a narrow row without payload, which is deleted when it is done. Its
+ * changes are recorded in `workflow_activity`, append-only and in an order of its own that readers can follow as they
+ * follow the log. Locks are always taken in this order: workflows, lanes, executions; each sorted.
  *
  *     ready ──► running ──► (deleted)      unkeyed ──► ready · blocked     its lane is not known yet
  *     delayed, suspended ──► ready         held ──► running · blocked      claimed together with the head of its lane

@@ -1,6 +1,6 @@
 /**
- * Waiting until workflows are settled: all callers that wait in this store are answered by one statement, after each hint and
- * by a poll whose waits grow. A wait that times out says what the workflow is waiting for.
+ * Waiting until workflows are settled: all callers that wait in this store are answered by one statement, after each
+ * hint and by a poll whose waits grow. The error of a wait that times out says why the workflow is not settled.
  */
 import { isAlive } from '../consumers/runners/row.ts'
 import { consumerNames } from '../consumers/schema.ts'
@@ -85,7 +85,7 @@ interface OpenRow {
   readonly is_served: boolean
 }
 
-/** What a workflow that has not settled waits for, in a sentence; undefined if it has settled meanwhile. */
+/** Why a workflow has not settled, in a sentence; undefined if it has settled meanwhile. */
 export async function whatIsMissing(log: Log, correlationId: string): Promise<string | undefined> {
   const { workflow_executions, workflow_routes, workflow_joins } = workflowNames(log)
   const [status] = await readStatuses(log, [correlationId])
@@ -110,7 +110,8 @@ export async function whatIsMissing(log: Log, correlationId: string): Promise<st
     group by route.handler, o.state
     order by count(*) desc
     limit 5`)
-  if (rows.length === 0) return 'Its newest event is not dispatched yet: is a runner with handlers started?'
+  if (rows.length === 0)
+    return 'Its newest event is not dispatched yet. Start a runner with its handlers (store.start(), or rillflow run).'
   return rows.map(missingOf).join(' ')
 }
 

@@ -1,7 +1,7 @@
 /**
- * The status of workflows. A workflow is settled when nothing of it is open and the dispatcher has passed its newest event:
- * both are read by one statement, so that nothing can happen between them. What a handler emits is stored with its
- * completion, so at every moment the one or the other shows.
+ * The status of workflows. A workflow is settled when nothing of it is open and the dispatcher has passed its newest
+ * event: both are read by one statement, so that nothing can happen between them. The events of a handler are stored
+ * with its completion, so at every moment either the execution is open or its events are in the log.
  */
 
 import { handlerOfRow } from '../consumers/dead-letters/owner.ts'
@@ -77,7 +77,7 @@ interface StatusRow {
 }
 
 /**
- * In the order of the ids. An unknown workflow is settled, with nothing in it. `isEnd`: leaves out, cheaply, those that
+ * In the order of the ids. An unknown workflow is settled, with nothing in it. `isEnd`: skips, cheaply, those that
  * cannot be settled.
  */
 export async function readStatuses(

@@ -1,6 +1,6 @@
 /**
- * Transitions: a handler wants an event only for what it does to an aggregate. The worker loads the state before the event
- * and the state after it, from the aggregate's stream, and asks.
+ * Transitions: a handler wants an event only if it changes an aggregate in a certain way. The worker loads the state
+ * before the event and the state after it, from the aggregate's stream, and calls the condition with both.
  *
  *     defineHandler('ship', {
  *       events,

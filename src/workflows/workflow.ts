@@ -1,6 +1,6 @@
 /**
- * The handle of one workflow: all events of one correlation id, and what handlers do because of them. It holds nothing: every
- * call reads or changes what is stored, so a handle can be made at any time from the id alone.
+ * The handle of one workflow: all events of one correlation id, and the executions that follow from them. It holds no
+ * state: every call reads or changes the stored rows, so a handle can be made at any time from the id alone.
  */
 import { checkName } from '../core/name.ts'
 import { type WaitOptions, waitWithin } from '../core/wait.ts'
@@ -20,7 +20,7 @@ export interface Workflow<M extends EventMap = UntypedEvents> extends WorkflowIn
   status(): Promise<WorkflowStatus>
   /** Resolves when nothing more happens in it by itself, also if something of it has failed. */
   waitUntilSettled(options?: WaitOptions): Promise<WorkflowStatus>
-  /** The first event of this type in it, also one that is there already. */
+  /** The first event of this type in it, also an earlier one. */
   waitForEvent<T extends keyof M & string>(type: T, options?: WaitOptions): Promise<RecordedEvent<Pick<M, T>>>
   /** Publishes an event into it, for handlers that wait for one. */
   signal<T extends keyof M & string>(

@@ -9,8 +9,8 @@
  *
  * Guarantees:
  * - Every event that a route wants becomes an execution, whichever process dispatches it and whatever code that has.
- * - Attempts run at least once; their effects in this database count once: what an attempt emits, what it writes, its arrival
- *   at a join and its outcome are one transaction, and only under the fence it was claimed with.
+ * - Attempts run at least once; their effects in this database count once: the events and the writes of an attempt, its
+ *   arrival at a join and its outcome are one transaction, and only under the fence it was claimed with.
  * - An emitted event has an id that follows from the event, the handler and a key: a repeated attempt adds nothing.
  * - An ordered handler runs one at a time, in the order of the log, per workflow or key.
  * - A workflow shows as settled only when nothing of it is open and every event of it was dispatched.
@@ -18,9 +18,9 @@
  * What can fail: a handler (its policy decides: retries, then a dead letter), a worker (another takes over when its heartbeat
  * is too old), the database (workers wait). An execution whose code no process has stays, and shows in `handlers.list()`.
  *
- *     dispatch/  events to executions         steps/  what a handler remembers       cancel/    cancelling, undoing
- *     work/      executions to outcomes       joins/  batches and what closes them   schedules/ events because of the time
- *     insight/   what operators see           dead-letters/  failures for good
+ *     dispatch/  events to executions         steps/  recorded steps and waits       cancel/    cancelling, undoing
+ *     work/      executions to outcomes       joins/  batches and their joins        schedules/ events because of the time
+ *     insight/   activity, status, numbers    dead-letters/  failures for good
  */
 import type { Consumers } from '../consumers/consumers.ts'
 import { handlerPrefix } from '../consumers/dead-letters/owner.ts'
@@ -76,7 +76,7 @@ export interface Workflows<M extends EventMap = UntypedEvents> extends Insight {
   readonly schedules: Schedules
 }
 
-/** What `defineHandler`, `defineJoin`, `defineUndo` and `defineSchedule` return. */
+/** The results of `defineHandler`, `defineJoin`, `defineUndo` and `defineSchedule`. */
 export type WorkflowDefinition<M extends EventMap = never> = Handler<M> | Schedule<M>
 
 /** Whether definitions of this kind are those of workflows. */

@@ -249,7 +249,7 @@ test('RB-61: a snapshot that cannot be read is ignored, and the stream is folded
 
   expect(await snapshotsIn(shop)).toHaveLength(1)
   expect(state).toMatchObject({ total: 6 })
-  expect(warned).toEqual(['a snapshot could not be read: the stream is folded'])
+  expect(warned).toEqual(['A snapshot could not be read. The stream is folded from its first event.'])
 })
 
 test('a state that JSON would change is not stored as a snapshot: the commit succeeds without it and a warning is logged', async () => {

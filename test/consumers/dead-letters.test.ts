@@ -348,7 +348,7 @@ test('the dead letters of a subscription are found by its name, and one of sever
   expect(error).toMatchObject({
     code: 'invalid_option',
     option: 'of',
-    message: expect.stringContaining('must name one'),
+    message: expect.stringContaining('Name one of them.'),
   })
   expect(shown).toMatchObject({ consumer: 'news/eu#0', state: 'open' })
 })

@@ -187,7 +187,7 @@ test('an empty lock file is judged by its age', async () => {
   await expect(lock()).resolves.toBeDefined()
 })
 
-test('a holder rewrites its file as a sign of life', async () => {
+test('a holder rewrites its file as a heartbeat', async () => {
   await lock({ heartbeatMs: 10 })
   const path = join(folder, 'lock.1')
   await ageBy(path, 70_000)

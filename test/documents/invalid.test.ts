@@ -83,7 +83,7 @@ test('names that cannot be a table, or are reserved by the store, are refused', 
   for (const name of ['events', 'streams', 'consumers'])
     expect(() => store.documents(name)).toThrow(expect.objectContaining({ code: 'invalid_option' }))
   store.documents('orders')
-  expect(() => store.documents('orders', { gin: false })).toThrow(/in another shape/)
+  expect(() => store.documents('orders', { gin: false })).toThrow(/with another shape/)
   expect(store.documents('orders').name).toBe('orders')
 })
 

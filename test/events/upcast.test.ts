@@ -264,7 +264,7 @@ describe('invalid steps are refused when they are registered', () => {
     const twice = [withCurrency, defineUpcaster('OrderPlaced', { from: 1, to: 3, run: same })]
 
     expect(() => upcasters(twice)).toThrow(InvalidOption)
-    expect(() => upcasters(twice)).toThrow(/two steps from OrderPlaced version 1/)
+    expect(() => upcasters(twice)).toThrow(/two upcasters from OrderPlaced version 1/)
   })
 
   test('two wildcards of a type', () => {

@@ -6,10 +6,10 @@ import { type Entry, openWindow } from '../../src/subscriptions/window.ts'
 const event = (position: number, stream: string) =>
   toRecordedEvent(position, stream, 1, `id-${position}`, 'OrderPlaced', 1, {}, {}, 'c', null, null, new Date(0))
 
-type Step = { do: 'add' | 'skip' | 'take' | 'finish' | 'giveBack' | 'store'; which: number }
+type Step = { do: 'add' | 'skip' | 'take' | 'complete' | 'giveBack' | 'store'; which: number }
 
 const step: fc.Arbitrary<Step> = fc.record({
-  do: fc.constantFrom('add', 'skip', 'take', 'take', 'finish', 'finish', 'giveBack', 'store'),
+  do: fc.constantFrom('add', 'skip', 'take', 'take', 'complete', 'complete', 'giveBack', 'store'),
   which: fc.nat(1000),
 })
 

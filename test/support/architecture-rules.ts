@@ -134,6 +134,96 @@ export const benchImportsExist: Rule = sources => {
   )
 }
 
+/** The reason of an invalid option is its message, so it is a whole sentence. */
+export const optionErrorsAreSentences: Rule = sources =>
+  matches(/new InvalidOption\(\{[^{}]*?\breason: ['"`](?![A-Z$"]).*/g, under('src/', sources), 'is not a sentence')
+
+/** In source, in documentation and in the titles of tests. */
+export const wordsArePlain: Rule = sources =>
+  sources.flatMap(source => {
+    if (source.path.startsWith('test/')) return matches(unclear, [titlesOf(source)], 'says')
+    if (/^(docs\/|README\.md$)/.test(source.path)) return matches(unclear, [unwrapped(source)], 'says')
+    if (!source.path.startsWith('src/')) return []
+    return matches(unclear, [unwrapped(source)], 'says').concat(matches(oldNames, [source], 'still says'))
+  })
+
+/** Words that a reader has to learn first. Each is also found as a part of a name: `applyTold`, `is_lone`. */
+const UNCLEAR_WORDS = [
+  'told',
+  'hear(?:s|d|ers?|ing)?',
+  'whoever',
+  'besides?',
+  'bury|buries|buried',
+  'takers?',
+  'seats?',
+  'lone',
+  'joint',
+  'heed(?:s|ed|ing)?',
+  'rosters?',
+  'tired|hungry|choosy',
+  'daemons?',
+  '(?<!next)ticks?',
+  'somebody|nobody|everybody|anybody',
+]
+
+const PERSONS =
+  '[Uu]sers?|[Pp]eople|[Pp]ersons?|[Cc]ustomers?|[Oo]perators?|[Ee]ngineers?|[Aa]nyone|[Ss]omeone|[Ee]veryone'
+
+/** `who` follows the noun for a person; "is no" is part of "there is no" and of "is no longer". */
+const UNCLEAR_PHRASES = [
+  /\b(?:goes|go|went|gone|going)\s+on\s+with\b/,
+  /\bsigns?\s+of\s+life\b/,
+  /\bany\s+more(?=\s*(?:[.,;:)'"`]|\*\/|$))/,
+  new RegExp(`\\b[Ww]ho\\b(?<!\\b(?:${PERSONS})\\s+[Ww]ho)`),
+  /\bis\s+no\s+(?!longer\b)(?<!\b[Tt]here\s+is\s+no\s+)/,
+  /\b(?:most(?!Recent)|longest)[A-Z]\w*/,
+  /\bfinish(?:es|ing|ers?)?\b/,
+]
+
+/** Old names of a workflow's handle, of a dead letter, and of the end of an attempt. */
+const OLD_NAMES = [
+  part('flows?'),
+  /\b(?!\w*[Dd]ead_?[Ll]etter)\w*(?:(?<=[a-z])Letter|_letter|letters?_|letters?(?=[A-Z])|\bLetter(?=[A-Z]))\w*/,
+  /\b\w*_finish\b|\bfinish[A-Z]\w*|\bFinish(?:er)?\b/,
+]
+
+const unclear = anyOf([...UNCLEAR_WORDS.map(part), ...UNCLEAR_PHRASES])
+const oldNames = anyOf(OLD_NAMES)
+
+/** A whole word, or a whole part of a name in camel or snake case. */
+function part(words: string): RegExp {
+  const later = words.replace(
+    /(^|\|)((?:\(\?<!\w+\))?)([a-z])/g,
+    (_, or, before, first) => or + before + first.toUpperCase(),
+  )
+  return new RegExp(`(?<![A-Za-z])(?:${words}|${later})(?![a-z])|(?<=[a-z])(?:${later})(?![a-z])`)
+}
+
+function anyOf(patterns: readonly RegExp[]): RegExp {
+  return new RegExp(patterns.map(({ source }) => source).join('|'), 'gm')
+}
+
+/** Without the marks at the beginning of a comment's lines, so that a phrase is found across two of them. */
+function unwrapped({ path, text }: Source): Source {
+  return {
+    path,
+    text: text.replace(/^(\s*)(\*(?!\/)|\/\/|--|>)(?= )/gm, (_, indent, mark) => indent + ' '.repeat(mark.length)),
+  }
+}
+
+/** The titles of tests and of groups of tests, each on its line, and nothing else. */
+function titlesOf({ path, text }: Source): Source {
+  const call = /\b(?:test|it|describe)(?:\.\w+)*(?:\([^()]*\))?\(\s*/
+  const title = /'((?:\\.|[^'\\\n])*)'|"((?:\\.|[^"\\\n])*)"|`((?:\\.|[^`\\])*)`/
+  let titles = ''
+  let end = 0
+  for (const match of text.matchAll(new RegExp(`${call.source}(?:${title.source})`, 'g'))) {
+    titles += text.slice(end, match.index).replace(/[^\n]+/g, '') + (match[1] ?? match[2] ?? match[3])
+    end = match.index + match[0].length
+  }
+  return { path, text: titles }
+}
+
 export const lockFileHasNoAddresses: Rule = sources => matches(/"resolved"/g, sources, 'holds a download address')
 
 function matches(pattern: RegExp, sources: readonly Source[], what: string): string[] {

@@ -63,7 +63,7 @@ export async function openShop(options: StoreOptions<ShopMap> = {}): Promise<Sho
     if (isShared && onServer)
       await query('select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = $1', [schema])
     if (spare === undefined || isForeign) await dropSchema(query, schema)
-    else await spare.giveBack(schema)
+    else await spare.release(schema)
   })
   const sibling = async (more: StoreOptions<ShopMap> = {}): Promise<Store<ShopMap>> => {
     isShared = true

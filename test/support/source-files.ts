@@ -1,4 +1,4 @@
-/** Source files for the architecture rules: their code without comments, and their imports. */
+/** Source files and pages for the architecture rules: the code without comments, and the imports. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join, posix } from 'node:path'
 
@@ -20,6 +20,20 @@ export function readSources(...folders: string[]): Source[] {
     .flatMap(folder => readdirSync(folder, { recursive: true, encoding: 'utf8' }).map(file => join(folder, file)))
     .map(path => path.replaceAll('\\', '/'))
     .filter(path => /\.(ts|tsx|js|mjs)$/.test(path) && !path.includes('node_modules/'))
+    .sort()
+    .map(path => ({ path, text: readFileSync(path, 'utf8') }))
+}
+
+/** The pages in these folders, and these pages. */
+export function readDocuments(...places: string[]): Source[] {
+  return places
+    .flatMap(place =>
+      place.endsWith('.md')
+        ? [place]
+        : readdirSync(place, { recursive: true, encoding: 'utf8' }).map(file => join(place, file)),
+    )
+    .map(path => path.replaceAll('\\', '/'))
+    .filter(path => path.endsWith('.md'))
     .sort()
     .map(path => ({ path, text: readFileSync(path, 'utf8') }))
 }

@@ -136,7 +136,7 @@ test('the number of breadcrumbs is limited, and a cut is marked', async () => {
   )
 
   expect([crumbs.length, isWhole]).toEqual([3, false])
-  expect(parseSequence(mermaid()).notes).toEqual(['more was done than is shown'])
+  expect(parseSequence(mermaid()).notes).toEqual(['not everything is shown'])
 })
 
 test('names with special characters are drawn unchanged in a diagram', async () => {

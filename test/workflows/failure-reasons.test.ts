@@ -418,7 +418,7 @@ test('SB-36: an inline handler that keeps failing becomes a dead letter after it
 test('SB-46: the dead letter and the end of the execution are one transaction: neither exists without the other', async () => {
   let unstored = 0
   const error = (_: object, message: string): void => {
-    if (message === 'an outcome was not stored') unstored++
+    if (message === 'An outcome was not stored.') unstored++
   }
   const { store, query } = await openShop({ logger: { debug() {}, info() {}, warn() {}, error } })
   const flows = store.workflows

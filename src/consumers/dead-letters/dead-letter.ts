@@ -5,7 +5,7 @@
 
 import { InvalidOption } from '../../core/errors.ts'
 import { camelCase, snakeCase } from '../../core/name.ts'
-import { checkWhole, optionNames, refuseUnknownOptions } from '../../core/options.ts'
+import { checkWhole, describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
 import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
@@ -63,13 +63,13 @@ export interface DeadLetterDetails extends DeadLetter {
   readonly event: RecordedEvent | undefined
   /** The last 20 errors, the oldest first. */
   readonly errors: readonly DeadLetterError[]
-  /** The last 20 changes of state, those by retries left out, the oldest first. */
+  /** The last 20 changes of state, without those by retries, the oldest first. */
   readonly history: readonly StateChange[]
-  /** What it is, or was last, tried with instead of the event's data; undefined if it is the event's own. */
+  /** The data of its present or last retry; undefined if it is the event's own. */
   readonly edited?: { readonly data: unknown } | undefined
 }
 
-/** Which dead letters; all that is given must hold. */
+/** Which dead letters; all given conditions must hold. */
 export interface DeadLetterFilter {
   /** Those of this consumer or handler: its definition or its name. Default: all. */
   of?: DeadLetterOwner | undefined
@@ -257,14 +257,17 @@ const states: readonly DeadLetterState[] = ['open', 'retrying', 'replayed', 'res
 
 function checkState(state: DeadLetterState | undefined): void {
   if (state !== undefined && !states.includes(state))
-    throw new InvalidOption({ option: 'state', reason: `must be one of ${states.join(', ')}, not ${String(state)}` })
+    throw new InvalidOption({
+      option: 'state',
+      reason: `The option "state" is ${describe(state)}. It must be one of ${states.join(', ')}.`,
+    })
 }
 
 /** The time as the database takes it. */
 export function checkTime(time: Date | undefined, option: string = 'since'): string | null {
   if (time === undefined) return null
   if (time instanceof Date && !Number.isNaN(time.getTime())) return time.toISOString()
-  throw new InvalidOption({ option, reason: `must be a valid Date, not ${String(time)}` })
+  throw new InvalidOption({ option, reason: `The option "${option}" is ${describe(time)}. It must be a valid Date.` })
 }
 
 interface DeadLetterRow {

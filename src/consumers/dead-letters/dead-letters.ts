@@ -8,12 +8,12 @@
  * runner that serves the consumer or handler carries it out, and with none the dead letter stays open. Those of consumers
  * are retried under the consumer's lease; those of handlers by an execution.
  *
- *     row.ts     every write     dead-letter.ts  what is read              owner.ts  whose dead letters are meant
+ *     row.ts     every write     dead-letter.ts  reads them            owner.ts  whose dead letters are meant
  *     retry.ts   requests        replay.ts       carries out those of consumers
  *
  * Guarantees: one dead letter per consumer and event. An event is never applied by a retry without its dead letter
  * being closed, nor the other way round. What can fail: a change in a state that does not allow it
- * (`DeadLetterConflict`), or of a dead letter that is not there (`DeadLetterNotFound`).
+ * (`DeadLetterConflict`), or of a dead letter that does not exist (`DeadLetterNotFound`).
  */
 
 import { InvalidOption } from '../../core/errors.ts'
@@ -164,17 +164,24 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
 interface OneChange {
   readonly of: DeadLetterOwner
   readonly eventId: string
-  /** What is to be done to it, as the error says it. */
+  /** The change, as the error names it. */
   readonly wanted: 'retried' | 'resolved' | 'deleted'
 }
 
 const maxNote = 4_000
 
 function checkNote(note: string): void {
-  const fault = typeof note !== 'string' || note.trim() === '' ? 'must say why it is resolved' : textFault(note)
-  if (fault !== undefined) throw new InvalidOption({ option: 'note', reason: fault })
+  const fault = typeof note !== 'string' || note.trim() === '' ? 'is empty' : textFault(note)
+  if (fault !== undefined)
+    throw new InvalidOption({
+      option: 'note',
+      reason: `The note ${fault}. It must say why the dead letter is resolved.`,
+    })
   if (note.length > maxNote)
-    throw new InvalidOption({ option: 'note', reason: `must have at most ${maxNote} characters` })
+    throw new InvalidOption({
+      option: 'note',
+      reason: `The note is too long. It may have at most ${maxNote} characters.`,
+    })
 }
 
 /** Refuses a name that neither a consumer nor a handler nor a dead letter has. */

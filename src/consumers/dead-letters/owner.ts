@@ -28,7 +28,7 @@ export interface OwnerName {
 /** A definition, a name, or a dead letter, of whose owner the others are meant. */
 export type DeadLetterOwner = Named | OwnerName
 
-/** What the names of handlers begin with in the column `consumer`. Consumers cannot have such a name. */
+/** The prefix of the names of handlers in the column `consumer`. Consumers cannot have such a name. */
 export const handlerPrefix = 'handler:'
 
 /** The name of a handler as the column `consumer` has it. */
@@ -55,7 +55,7 @@ export function ownerName(of: DeadLetterOwner): string {
   return ownedBy(of).name
 }
 
-/** What an owner can have in the column `consumer`: one or more names. */
+/** The names that an owner can have in the column `consumer`: one or more. */
 export async function rowsOf(log: Log, of: DeadLetterOwner): Promise<string[]> {
   const { name, kind } = ownedBy(of)
   if (kind === 'handler') return [handlerRow(name)]
@@ -87,7 +87,7 @@ export async function rowOf(log: Log, of: DeadLetterOwner, eventId: string): Pro
   const owners = found.map(each => JSON.stringify(ownerOfRow(each.consumer))).join(' and ')
   throw new InvalidOption({
     option: 'of',
-    reason: `must name one: event ${eventId} has dead letters of ${owners}, and ${describe(name)} is both`,
+    reason: `Event ${eventId} has dead letters of ${owners}, and ${describe(name)} stands for both. Name one of them.`,
   })
 }
 
@@ -101,7 +101,7 @@ function ownedBy(of: DeadLetterOwner): { readonly name: string; readonly kind: '
   if (typeof name !== 'string')
     throw new InvalidOption({
       option: 'of',
-      reason: `must be a definition, a name, { consumer } or { handler }, not ${describe(of)}`,
+      reason: `The owner of a dead letter is given as ${describe(of)}. It must be a definition, a name, { consumer } or { handler }.`,
     })
   if (kind === undefined) return { name, kind: undefined }
   return { name, kind: handlerKinds.includes(kind) ? 'handler' : 'consumer' }

@@ -55,12 +55,12 @@ async function replay(log: Log, consumer: Consumer, hold: HeldLease, deadLetter:
   const about = { schema: log.schema, consumer: consumer.name, eventId }
   try {
     await apply(log, consumer, hold, deadLetter)
-    log.telemetry.log.info(about, 'a dead letter was replayed')
+    log.telemetry.log.info(about, 'A dead letter was replayed.')
     return true
   } catch (error) {
     if (hold.lost.aborted || isInterruption(error)) throw error
     await putBack(log, hold.lease, eventId, error)
-    log.telemetry.log.warn({ ...about, error }, 'a dead letter failed again')
+    log.telemetry.log.warn({ ...about, error }, 'A dead letter failed again.')
     return false
   }
 }

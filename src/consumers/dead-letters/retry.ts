@@ -11,7 +11,7 @@
 
 import { InvalidOption } from '../../core/errors.ts'
 import { snakeCase } from '../../core/name.ts'
-import { checkWhole } from '../../core/options.ts'
+import { checkWhole, describe } from '../../core/options.ts'
 import { type Fragment, fragment, type Statement, sql } from '../../database/sql.ts'
 import { checkEvent } from '../../events/append/prepare.ts'
 import type { Log } from '../../events/log.ts'
@@ -20,17 +20,17 @@ import { isHeld } from '../row.ts'
 import { consumerNames } from '../schema.ts'
 import { checkTime, type DeadLetterFilter } from './dead-letter.ts'
 
-/** What is different about the dead letters of one kind. Its conditions are SQL about `d`, the dead letter. */
+/** The differences of the dead letters of one kind. The conditions are SQL about `d`, the dead letter. */
 export interface DeadLetterKind {
   /** Whether it can be retried with other data than its event has. */
   readonly takesData: boolean
   /** Whether it may be retried at all. */
   readonly mayRetry: Fragment
-  /** Whether nothing retries it any longer, though its state says so: the process is gone. */
+  /** Whether the process that retried it is gone, although its state still says `retrying`. */
   readonly isAbandoned: Fragment
   /** Whether a runner serves the consumer or handler of this name now; undefined if there is none. */
   isServed(name: string): Promise<boolean | undefined>
-  /** The names there are, for an error that says which was probably meant. */
+  /** All names, for an error that says which was probably meant. */
   names(): Promise<readonly string[]>
   notFound(name: string, nearest: string | undefined): Error
   /** The reason why an open one of this workflow may not be retried; undefined if it may. */
@@ -68,7 +68,7 @@ export function ofConsumers(log: Log): DeadLetterKind {
   }
 }
 
-/** Which open dead letters are to be retried; all that is given must hold. */
+/** Which open dead letters are to be retried; all given conditions must hold. */
 export interface RetryFilter extends DeadLetterFilter {
   /** The most that are requested at once, lowest positions first. Default and at most 10 000. */
   limit?: number | undefined
@@ -84,7 +84,7 @@ export interface RetryRequest {
 /** How many are retried in a second, unless the call says otherwise. */
 export const defaultPerSecond = 50
 
-/** What a dead letter is retried with instead of the data of its event. */
+/** The data of a retry, instead of the data of the event. */
 export interface EditedData {
   readonly type: string
   /** As JSON. */
@@ -201,5 +201,8 @@ export async function reopenLeft(
 
 export function checkRate(perSecond: number): void {
   if (!(Number.isFinite(perSecond) && perSecond > 0))
-    throw new InvalidOption({ option: 'perSecond', reason: `must be a number above 0, not ${String(perSecond)}` })
+    throw new InvalidOption({
+      option: 'perSecond',
+      reason: `The option "perSecond" is ${describe(perSecond)}. It must be a number above 0.`,
+    })
 }

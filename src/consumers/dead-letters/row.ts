@@ -8,7 +8,7 @@
  *                 └── replayed, resolved: the event failed again
  *
  * There is one row per consumer and event. Attempts are added up; the last 20 errors and the last 20 changes of state
- * are kept (those by retries left out). The row names the event; the event itself stays in the log.
+ * are kept (without those by retries). The row names the event; the event itself stays in the log.
  *
  * A dead letter of a consumer is written under the fence of its lease; one of a handler in the transaction that
  * completes its execution. Lock order: dead letters before the consumer's row.
@@ -25,7 +25,7 @@ import { consumerNames } from '../schema.ts'
 
 export type DeadLetterState = 'open' | 'retrying' | 'replayed' | 'resolved'
 
-/** What is known of every event, also of one that could not be decoded. */
+/** The facts about every event, also about one that could not be decoded. */
 export interface EventPlace {
   readonly position: number
   readonly id: string
@@ -50,7 +50,7 @@ export interface FailedExecution {
   readonly fingerprint: string
   /** The errors of the attempts before the last, a JSON array with at most 20 entries. */
   readonly earlier: Fragment
-  /** What went wrong when the handler's `onDeadLetter` was called with the error. */
+  /** The error of the handler's `onDeadLetter`, if that failed. */
   readonly onDeadLetter?: string | undefined
 }
 
@@ -124,8 +124,8 @@ export interface TakenDeadLetter {
 }
 
 /**
- * Takes the first one whose retry is due, in a statement of its own: if this process dies, it shows that it was being
- * retried. `nextInMs`: when the next request is due; undefined if there is none.
+ * Takes the first one whose retry is due, in a statement of its own: if this process dies, the row shows that it was
+ * being retried. `nextInMs`: when the next request is due; undefined if there is none.
  */
 export async function take(
   log: Log,
@@ -172,7 +172,7 @@ export async function take(
   return { deadLetter: { position: row.position!, eventId: row.event_id, attempts: row.attempts! }, nextInMs }
 }
 
-/** At the end of the transaction of the event's effects: they stand only if the lease is ours until the commit. */
+/** At the end of the transaction of the event's effects: they are committed only if the lease is still ours. */
 export async function close(log: Log, held: Held, eventId: string, tx: Executor): Promise<void> {
   const closed = await tx.run(sql`/* dead_letters.close */
     update ${consumerNames(log).dead_letters} as d
@@ -284,7 +284,7 @@ export async function reopenRetried(
       and d.state = 'retrying'`)
 }
 
-// ── What an operator writes ──────────────────────────────────────────────────────────────────────────────────
+// ── Writes of an operator ────────────────────────────────────────────────────────────────────────────────────
 
 /** Closes an open one without applying its event. */
 export function resolve(log: Log, consumer: string, eventId: string, note: string): Statement {
@@ -335,7 +335,7 @@ export async function closeAfter(
       and d.state in ('open', 'retrying')`)
 }
 
-/** A rebuild has emptied the read model: what fails again is recorded again. */
+/** A rebuild has emptied the read model: an event that fails again is recorded again. */
 export async function closeRebuilt(log: Log, consumer: string, tx: Executor): Promise<void> {
   await tx.run(sql`/* dead_letters.close_rebuilt */
     update ${consumerNames(log).dead_letters} as d
@@ -345,8 +345,8 @@ export async function closeRebuilt(log: Log, consumer: string, tx: Executor): Pr
 }
 
 /**
- * A rebuild is switched in: what failed in it (`from`) is a dead letter of the consumer, and only that; what it has
- * applied no longer is one.
+ * A rebuild is switched in: the events that failed in it (`from`) are now the dead letters of the consumer; an event
+ * that it has applied has no dead letter from then on.
  */
 export async function replaceBy(log: Log, consumer: string, from: string, tx: Executor): Promise<void> {
   const { dead_letters } = consumerNames(log)

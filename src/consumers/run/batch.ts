@@ -1,15 +1,16 @@
 /**
- * Applying one page of events: their effects and the checkpoint are one transaction.
+ * Applies one page of events: their effects and the checkpoint are one transaction.
  *
  *     all of them at once ──► commit                                       the usual case
- *            └─ it fails, at a known event ──► those before it, and what the policy says of it, in a second transaction
+ *            └─ it fails, at a known event ──► the events before it, and the policy's decision, in a second transaction
  *            └─ it fails, somewhere ─────────► one by one, each in a savepoint, until the one that fails
  *
- * Savepoints are not taken at first: two round trips an event cost more than all the rest. The first way knows the
- * failing event where the handler says what it works on (`ctx.at`). Either way the writes of the failing event are
- * undone, also if it was SQL that failed, and those before it are kept.
+ * Savepoints are not taken at first: two round trips an event cost more than all the rest. The failing event is known
+ * if the handler reports its current event (`ctx.at`). Either way the writes of the failing event are undone, also if
+ * it was SQL that failed, and those before it are kept.
  *
- * What says nothing about the event (a lost connection, a lost lease) is thrown on and counts as no attempt.
+ * An error that is not about the event (a lost connection, a lost lease) is thrown to the caller and counts as no
+ * attempt.
  */
 
 import { abortable } from '../../core/abort.ts'
@@ -37,30 +38,30 @@ export interface Work {
   readonly breaker: Breaker | undefined
   /** How often the breaker had opened before this page. */
   readonly openings: number
-  /** Aborts when nothing may be done any more. */
+  /** Aborts when the lease is lost, so that nothing may be written from then on. */
   readonly lost: AbortSignal
   /** By position: why an event could not be given its shape. */
   readonly faults?: ReadonlyMap<number, unknown> | undefined
 }
 
 export interface BatchOutcome extends PolicyOutcome {
-  /** Events that are done with: applied, skipped or set aside. */
+  /** Events that were passed: applied, skipped or recorded as dead letters. */
   readonly processed: number
 }
 
 export function applyPage(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
   const { telemetry, schema } = given.log
-  if (!telemetry.isTraced) return applyTold(given, page)
+  if (!telemetry.isTraced) return applyUntraced(given, page)
   const { name: consumer, kind } = given.consumer
   const start = { name: 'consumers.batch', schema, causes: page.events, fields: { consumer, kind } } as const
   return telemetry.span(start, async span => {
-    const outcome = await applyTold(given, page)
+    const outcome = await applyUntraced(given, page)
     if (outcome.error !== undefined) span.fail(outcome.error)
     return outcome
   })
 }
 
-async function applyTold(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
+async function applyUntraced(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
   const { telemetry, schema } = given.log
   const { name } = given.consumer
   const started = performance.now()
@@ -91,7 +92,7 @@ async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<B
   if ('processed' in tried) return tried
   if (tried.at === undefined) return oneByOne(work, events, reached)
   const outcome = await failAt(work, events, tried.at, tried.error)
-  // One that was retried has waited before; those behind it can wait for the next page.
+  // An event that was retried has waited before; the events after it can wait for the next page.
   const isFirst = tried.at === 0 && outcome.processed === 1 && work.attempts === 0
   if (!isFirst || outcome.isPaused || events.length === 1) return outcome
   // Bad events seldom come alone: two transactions and a read for each would be slow.
@@ -99,7 +100,7 @@ async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<B
   return { ...rest, processed: rest.processed + 1, error: rest.error ?? outcome.error, end: rest.end ?? outcome.end }
 }
 
-/** What went wrong, and at which of the events, if that is known. */
+/** The error, and the event at which it happened, if that is known. */
 interface Trouble {
   readonly error: unknown
   readonly at: number | undefined
@@ -128,7 +129,7 @@ function allApplied(events: readonly RecordedEvent[], checkpoint: number, isPaus
   return { processed, checkpoint, isPaused, attempts: 0, retryInMs: 0, end: undefined, error: undefined }
 }
 
-/** The events before the one that fails are applied; of that one the policy decides. */
+/** The events before the failing one are applied; the policy decides about that one. */
 async function failAt(work: Work, events: readonly RecordedEvent[], at: number, error: unknown): Promise<BatchOutcome> {
   const before = events.slice(0, at)
   const attempt = new Attempt(work, before)
@@ -147,12 +148,13 @@ async function failAt(work: Work, events: readonly RecordedEvent[], at: number, 
   }
 }
 
-/** Up to the first one that fails; or, if it is to go on, past all that the policy lets pass, as long as there is time. */
+/** Up to the first event that fails; with `continuesAfterFailure` past every event that the policy passes, while there is time.
+ */
 async function oneByOne(
   work: Work,
   events: readonly RecordedEvent[],
   reached: number,
-  goesOn = false,
+  continuesAfterFailure = false,
 ): Promise<BatchOutcome> {
   const attempt = new Attempt(work, events)
   const until = performance.now() + limits(work).timeoutMs / 4
@@ -163,7 +165,7 @@ async function oneByOne(
           await tx.savepoint(() => attempt.handle(tx, [event], true))
         } catch (error) {
           if (!attempt.hasThrown(error)) await refuseInterruption(tx, error)
-          const isLast = !goesOn || at === events.length - 1 || performance.now() > until
+          const isLast = !continuesAfterFailure || at === events.length - 1 || performance.now() > until
           const conclusion = await applyPolicy(work, tx, event, error, at === 0 ? work.attempts + 1 : 1, isLast)
           const isDone = conclusion.end === 'skip' || conclusion.end === 'deadLetter'
           if (isLast || !isDone) return { ...conclusion, processed: at + (isDone ? 1 : 0) }
@@ -185,7 +187,7 @@ class Attempt {
   readonly #events: readonly RecordedEvent[]
   readonly #aborting = new AbortController()
   #current: RecordedEvent | undefined
-  /** What the handler threw, if its transaction was still whole then. */
+  /** The error of the handler, if its transaction was still intact then. */
   #thrown: { error: unknown } | undefined
 
   constructor(work: Work, events: readonly RecordedEvent[]) {
@@ -198,13 +200,13 @@ class Attempt {
     try {
       return await log.database.transaction(inside, { ...limits(this.#work), signal: lost })
     } catch (error) {
-      // Whoever is still at it must hear that it is over.
+      // Code that still runs must notice that its transaction has ended.
       this.#aborting.abort(error)
       throw error
     }
   }
 
-  /** In a savepoint its end shows whether the connection is still there. */
+  /** The end of a savepoint shows whether the connection still works. */
   async handle(tx: Transaction, events: readonly RecordedEvent[], inSavepoint = false): Promise<void> {
     const { consumer, attempts, breaker, faults } = this.#work
     this.#current = events.length === 1 ? events[0] : undefined
@@ -220,7 +222,7 @@ class Attempt {
       },
     }
     try {
-      // One that never comes back is a failure of its target, too.
+      // A handler that never returns is a failure of its target, too.
       const within = (): Promise<void> => abortable(consumer.handle(events, ctx), ctx.signal)
       await (breaker === undefined ? consumer.handle(events, ctx) : breaker.run(within))
     } catch (error) {
@@ -237,22 +239,22 @@ class Attempt {
     return this.#thrown !== undefined && this.#thrown.error === error
   }
 
-  /** Throws on what is no trouble with an event. */
+  /** Rethrows errors that are not about an event. */
   async trouble(error: unknown): Promise<Trouble> {
     const { consumer, lost } = this.#work
     const isOver = isRillflowError(error, 'transaction_timeout') || sqlStateOf(causeOf(error)) === idledTooLong
     if (lost.aborted || (!isOver && isInterruption(error)) || isRillflowError(error, 'circuit_open')) throw error
     const at = this.#current === undefined ? -1 : this.#events.indexOf(this.#current)
     const { timeoutMs } = limits(this.#work)
-    const told = isOver ? new ConsumerTimeout({ consumer: consumer.name, timeoutMs }, error) : error
-    // A handler that swallowed the failure of its own statement is found out by the next one of ours.
+    const reported = isOver ? new ConsumerTimeout({ consumer: consumer.name, timeoutMs }, error) : error
+    // If a handler caught the failure of its own statement, our next statement fails and shows it.
     const isKnown = at >= 0 && (isOver || this.#thrown !== undefined)
-    if (isOver && !isKnown && this.#events.length > 1) throw told
-    return { error: told, at: isKnown ? at : undefined }
+    if (isOver && !isKnown && this.#events.length > 1) throw reported
+    return { error: reported, at: isKnown ? at : undefined }
   }
 }
 
-/** An error of a handler whose connection is gone is no error of the handler. */
+/** An error of a handler whose connection is lost does not count as a failure of the handler. */
 export async function refuseInterruption(tx: Transaction, error: unknown): Promise<void> {
   if (isInterruption(error)) throw error
   await tx.run(sql`/* consumers.alive */ select 1`).catch((dead: unknown) => {

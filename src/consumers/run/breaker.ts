@@ -5,12 +5,13 @@
  *                                    ▲                  │ a trial fails
  *                                    └──────────────────┘
  *
- * An outcome counts only in the period in which its call was let through. So a call that was under way when the breaker
- * opened neither prolongs nor ends that, and cannot pass for a trial afterwards.
+ * An outcome counts only in the period in which its call was let through. So a call that was running when the breaker
+ * opened neither prolongs nor ends that, and does not count as a trial afterwards.
  */
 import type { Clock } from '../../core/clock.ts'
 import type { Awaitable } from '../../core/core.ts'
 import { InvalidOption } from '../../core/errors.ts'
+import { describe } from '../../core/options.ts'
 import { CircuitOpen } from '../errors.ts'
 
 export interface BreakerOptions {
@@ -30,7 +31,7 @@ export interface Breaker {
   openings(): number
   /** How long until a call can be let through; 0 unless it is open. */
   retryInMs(): number
-  /** Calls `work` and learns from its outcome; rejects with `CircuitOpen`, without calling it, if it may not pass. */
+  /** Calls `work` and counts its outcome; rejects with `CircuitOpen`, without calling it, while the breaker is open. */
   run<T>(work: () => Awaitable<T>): Promise<T>
 }
 
@@ -108,7 +109,10 @@ export function checkBreaker(options: BreakerOptions): { failures: number; openM
   const { failures = 5, openMs = 30_000, trials = 1 } = options
   for (const [option, value] of Object.entries({ failures, openMs, trials })) {
     if (!(Number.isSafeInteger(value) && value >= 1))
-      throw new InvalidOption({ option: `breaker.${option}`, reason: `must be a whole number from 1, not ${value}` })
+      throw new InvalidOption({
+        option: `breaker.${option}`,
+        reason: `The option "breaker.${option}" is ${describe(value)}. It must be a whole number from 1.`,
+      })
   }
   return { failures, openMs, trials }
 }

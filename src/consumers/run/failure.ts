@@ -1,6 +1,6 @@
 /**
- * Errors as they are kept: in a dead letter, and as a consumer's last one. What users' code throws can be anything, of
- * any size, so it is put into a bounded form that the database can store.
+ * Errors as they are stored: in a dead letter, and as a consumer's last one. Users' code can throw anything, of any
+ * size, so an error is turned into a bounded form that the database can store.
  */
 import { isRillflowError } from '../../core/errors.ts'
 import { isConnectionLost, sqlStateOf } from '../../database/sqlstate.ts'
@@ -11,14 +11,14 @@ export interface ErrorDescription {
   /** The stable code, or the SQLSTATE, if it has one. */
   readonly code?: string | undefined
   readonly stack?: string | undefined
-  /** What it came from, in one line each, the nearest first. */
+  /** Its causes, in one line each, the nearest first. */
   readonly causes?: readonly string[] | undefined
 }
 
-const longestName = 200
-const longestMessage = 2_000
-const longestStack = 4_000
-const mostCauses = 5
+const maxNameLength = 200
+const maxMessageLength = 2_000
+const maxStackLength = 4_000
+const maxCauses = 5
 
 export function describeError(error: unknown): ErrorDescription {
   const code = fieldOf(error, 'code')
@@ -27,15 +27,16 @@ export function describeError(error: unknown): ErrorDescription {
   return {
     name: nameOf(error),
     message: messageOf(error),
-    ...(code === undefined ? {} : { code: cut(code, longestName) }),
-    ...(stack === undefined ? {} : { stack: cut(stack, longestStack) }),
+    ...(code === undefined ? {} : { code: cut(code, maxNameLength) }),
+    ...(stack === undefined ? {} : { stack: cut(stack, maxStackLength) }),
     ...(causes.length === 0 ? {} : { causes }),
   }
 }
 
 /**
- * True for what says nothing about the event: the lease is gone, the database is away, or its tenant has just been moved. An
- * error of a socket without an SQLSTATE may be that of a handler's own target, and counts as a failure of the handler.
+ * True for an error that is not about the event: the lease is lost, the database is away, or its tenant has just been
+ * moved. An error of a socket without an SQLSTATE may be that of a handler's own target, and counts as a failure of the
+ * handler.
  */
 export function isInterruption(error: unknown): boolean {
   if (isRillflowError(error)) return interruptions.has(error.code)
@@ -56,7 +57,7 @@ const interruptions: ReadonlySet<string> = new Set([
 function causesOf(error: unknown): string[] {
   const causes: string[] = []
   // A chain that leads back to itself ends with the limit.
-  for (let cause = propertyOf(error, 'cause'); cause !== undefined && causes.length < mostCauses; ) {
+  for (let cause = propertyOf(error, 'cause'); cause !== undefined && causes.length < maxCauses; ) {
     causes.push(`${nameOf(cause)}: ${messageOf(cause)}`)
     cause = propertyOf(cause, 'cause')
   }
@@ -64,11 +65,11 @@ function causesOf(error: unknown): string[] {
 }
 
 function nameOf(error: unknown): string {
-  return cut(fieldOf(error, 'name') ?? (error === null ? 'null' : typeof error), longestName)
+  return cut(fieldOf(error, 'name') ?? (error === null ? 'null' : typeof error), maxNameLength)
 }
 
 function messageOf(error: unknown): string {
-  return cut(fieldOf(error, 'message') ?? textOf(error), longestMessage)
+  return cut(fieldOf(error, 'message') ?? textOf(error), maxMessageLength)
 }
 
 function textOf(value: unknown): string {
@@ -85,7 +86,7 @@ function fieldOf(error: unknown, field: string): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** Whatever was thrown may also throw when it is looked at. */
+/** A thrown object may itself throw when its properties are read. */
 export function propertyOf(value: unknown, property: string): unknown {
   if ((typeof value !== 'object' && typeof value !== 'function') || value === null) return undefined
   try {

@@ -1,7 +1,7 @@
 /**
- * Pages of the log for consumers. Near the end of the log many want the same events at the same moment: one read, without
- * a filter, serves all of them, and each takes what it wants of it. Who is far behind reads by itself, filtered by the
- * database.
+ * Pages of the log for consumers. Near the end of the log many want the same events at the same moment: one read,
+ * without a filter, serves all of them, and each takes the events that it wants. A consumer that is far behind reads
+ * alone, filtered by the database.
  */
 
 import type { RecordedEvent } from '../../events/definition.ts'
@@ -19,18 +19,18 @@ import {
 import type { ConsumerFilter } from '../consumer.ts'
 
 export interface Feed {
-  /** What fits of the events after `after`, at most `limit`; `to` is known to be settled. */
+  /** The wanted events after `after`, at most `limit`; `to` is known to be settled. */
   page(filter: ConsumerFilter, after: number, to: number, limit: number): Promise<Page>
   /** Pages one after the other for one consumer. */
   reader(filter: ConsumerFilter): PageReader
-  /** What is kept may not be in the log any more. */
+  /** Drops cached reads: their events may no longer be in the log. */
   forget(): void
 }
 
 export interface PageReader {
-  /** As `page`; what comes next is on its way when this one is handed over. */
+  /** As `page`; the next page is requested before this one is returned. */
   next(after: number, to: number, limit: number): Promise<Page>
-  /** What is on its way is not wanted any more. */
+  /** Drops the pages that were requested ahead. */
   forget(): void
 }
 
@@ -40,9 +40,9 @@ interface SharedRead {
   readonly page: Promise<Page>
 }
 
-/** So many positions before the end a read is worth sharing. */
+/** A read is shared if it begins at most this many positions before the end. */
 const nearEnd = 500
-/** Reads that are kept: consumers of one daemon are seldom further apart. */
+/** The number of cached reads: consumers of one runner are seldom further apart. */
 const keptReads = 4
 
 export function openFeed(log: Log): Feed {
@@ -80,8 +80,8 @@ export function openFeed(log: Log): Feed {
 }
 
 /**
- * Three things at once: while the consumer applies a page, the next is made events of, and the bytes of the one after that
- * come in. So there are three pages in memory at most. Embedded, or with one connection, they would only take turns.
+ * Three steps overlap: while the consumer applies a page, the next one is decoded, and the bytes of the one after that
+ * arrive. So at most three pages are in memory. Embedded, or with one connection, the steps could only take turns.
  */
 function openReader(log: Log, filter: ConsumerFilter, readShared: Feed['page']): PageReader {
   const { engine, maxConnections } = log.database
@@ -89,7 +89,7 @@ function openReader(log: Log, filter: ConsumerFilter, readShared: Feed['page']):
   const { where, ...rest } = filter
   let coming: { readonly request: PageRequest; readonly bytes: Promise<CopiedPage> } | undefined
   let next: { readonly after: number; readonly page: Promise<Page> } | undefined
-  // What was begun before somebody went elsewhere must not leave anything behind.
+  // A read that was begun before the reader moved must not be stored.
   let course = 0
   const forget = (): void => {
     course++
@@ -109,9 +109,9 @@ function openReader(log: Log, filter: ConsumerFilter, readShared: Feed['page']):
     const following: PageRequest = { ...request, after: copied.reached }
     if (isAhead && ours === course && isCopied(following)) {
       coming = { request: following, bytes: fetchPage(log, following) }
-      // If nobody reads on, nobody will look at it.
+      // If the reader stops here, no one awaits it.
       coming.bytes.catch(() => {})
-      // Taking this one apart keeps the thread: let the question out first.
+      // Decoding keeps the thread busy: the request for the next page is sent first.
       await new Promise(setImmediate)
     }
     const page = await pageOfCopied(log, asked.request, copied)
@@ -126,7 +126,7 @@ function openReader(log: Log, filter: ConsumerFilter, readShared: Feed['page']):
       const page = await (known ?? load(after, to, limit))
       if (isAhead && page.events.length > 0 && page.reached < to) {
         next = { after: page.reached, page: load(page.reached, to, limit) }
-        // If this page fails nobody will look at that one.
+        // If this page fails, no one awaits that one.
         next.page.catch(() => {})
       }
       return page
@@ -145,7 +145,7 @@ function cut(page: Page, filter: ConsumerFilter, after: number, limit: number): 
   return { ...page, events: events.slice(0, limit), reached: events[limit - 1]!.position }
 }
 
-/** An event that could not be given its shape has the type it was stored with, which may not be the one readers know. */
+/** An event that could not be decoded has its stored type, which may differ from the type that readers know. */
 function fitsAsStored(event: RecordedEvent, filter: ConsumerFilter): boolean {
   return matches(event, { ...filter, types: undefined })
 }

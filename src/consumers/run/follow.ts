@@ -1,10 +1,10 @@
 /**
- * Following the log for one consumer, under a lease: read a page, apply it, again; wait at the end, and after a failure.
+ * Follows the log for one consumer, under a lease: read a page, apply it, again; wait at the end, and after a failure.
  *
  * Invariants:
- * - What was applied is what the stored checkpoint says; the cursor in memory is ahead of it only by events that the
- *   filter leaves out, and those are saved soon, so that a restart does not look at them again and lag is true.
- * - After anything unexpected the row is read again: what is in memory is never believed over it.
+ * - The stored checkpoint says which events were applied; the cursor in memory is ahead of it only by events that the
+ *   filter skips. It is saved soon, so that a restart does not read them again and the lag is right.
+ * - After an unexpected error the row is read again: it decides, not the state in memory.
  */
 
 import { abortable, onAbort, sleep } from '../../core/abort.ts'
@@ -34,7 +34,7 @@ export interface FollowParts {
 }
 
 /** How far a consumer has come. */
-interface Place {
+interface Progress {
   cursor: number
   saved: number
   attempts: number
@@ -43,14 +43,14 @@ interface Place {
   seen: Settled | undefined
 }
 
-/** Events left out by the filter are saved after this long, or this many. */
+/** The cursor is saved after this long, or this many events that the filter skips. */
 const saveEveryMs = 250
 const saveEveryEvents = 10_000
 /** Requests that are due one after the other are carried out together, so that the log is followed in between. */
 const replayEveryMs = 100
 const troubleBackoff = { baseMs: 50, factor: 2, maxMs: 30_000, jitter: 0.3 }
 
-/** Returns when the lease is to be given back or is lost, or the consumer was paused; rejects if its policy stops it. */
+/** Returns when the lease is to be released or is lost, or the consumer was paused; rejects if its policy stops it. */
 export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldLease): Promise<void> {
   const { log } = parts
   const { lease, drain, lost } = hold
@@ -58,21 +58,21 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   const pace = setPace(log.database, consumer)
   const pages = parts.feed.reader(consumer.filter)
   const interruption = interruptible(hold)
-  let place: Place | undefined
+  let progress: Progress | undefined
   let troubles = 0
   let savedAt = 0
 
   try {
     while (!drain.aborted && !lost.aborted) {
       try {
-        if (place === undefined) await consumer.prepare?.(drain)
-        place ??= await findPlace(log, hold)
-        if (place === undefined) return
+        if (progress === undefined) await consumer.prepare?.(drain)
+        progress ??= await readProgress(log, hold)
+        if (progress === undefined) return
         if (interruption.taken()) {
           const { nextInMs } = await replayRequested({ log }, consumer, hold)
           if (nextInMs !== undefined) interruption.askIn(Math.max(nextInMs, replayEveryMs))
         }
-        const isDone = await step(place)
+        const isDone = await step(progress)
         troubles = 0
         if (isDone) return
       } catch (error) {
@@ -81,17 +81,17 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
         // A program that waits for the error decides; a runner waits until the table can be written again.
         if (isRillflowError(error, 'dead_letter_unwritable') && !consumer.pausesWhenStopped) throw error
         pages.forget()
-        place = undefined
+        progress = undefined
         parts.feed.forget()
         const waitMs = isRillflowError(error, 'circuit_open')
           ? Math.max(1, (error as unknown as { retryInMs: number }).retryInMs)
           : delay(troubleBackoff, ++troubles)
-        log.telemetry.log.warn({ schema: log.schema, consumer: consumer.name, error }, 'a consumer is held up')
+        log.telemetry.log.warn({ schema: log.schema, consumer: consumer.name, error }, 'A consumer cannot continue.')
         await noteError(log, hold, error)
         await interruption.wait(waitMs)
       }
     }
-    if (place !== undefined) await saveCursor(place)
+    if (progress !== undefined) await saveCursor(progress)
   } catch (error) {
     if (!isRillflowError(error, 'lease_lost')) throw error
   } finally {
@@ -99,7 +99,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   }
 
   /** One page, or one wait. True if the consumer is paused. */
-  async function step(at: Place): Promise<boolean> {
+  async function step(at: Progress): Promise<boolean> {
     const waitMs = at.notBefore - performance.now()
     if (waitMs > 0) {
       await interruption.wait(waitMs)
@@ -121,7 +121,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
     return apply(at, page)
   }
 
-  async function apply(at: Place, page: Page): Promise<boolean> {
+  async function apply(at: Progress, page: Page): Promise<boolean> {
     const started = performance.now()
     const work = { log, consumer, lease, attempts: at.attempts, breaker, lost }
     const outcome = await applyPage(work, page).catch((error: unknown) => {
@@ -138,7 +138,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   }
 
   /** Waits for more; undefined if something else came first. */
-  async function nextSettled(at: Place): Promise<Settled | undefined> {
+  async function nextSettled(at: Progress): Promise<Settled | undefined> {
     const limitMs = at.cursor > at.saved ? Math.max(0, savedAt + saveEveryMs - performance.now()) : undefined
     const now = await interruption.during(signal => parts.watch.beyond(at.cursor, at.seen, signal), limitMs)
     if (now === undefined) {
@@ -149,13 +149,13 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
     if (at.seen !== undefined && at.seen.epoch !== now.epoch) {
       parts.feed.forget()
       pages.forget()
-      place = undefined
+      progress = undefined
       return undefined
     }
     return now
   }
 
-  async function saveCursor(at: Place): Promise<void> {
+  async function saveCursor(at: Progress): Promise<void> {
     if (at.cursor <= at.saved || at.attempts > 0) return
     await save(log, lease, { checkpoint: at.cursor }, log.database)
     at.saved = at.cursor
@@ -163,7 +163,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   }
 }
 
-/** The policy has stopped the consumer; the cause is what the handler threw. */
+/** The policy has stopped the consumer; the cause is the error of the handler. */
 class Stopped extends Error {
   constructor(cause: unknown) {
     super('stopped', { cause })
@@ -171,7 +171,7 @@ class Stopped extends Error {
 }
 
 /** Where the row says that the consumer is; undefined if it is paused. */
-async function findPlace(log: Log, { lease }: HeldLease): Promise<Place | undefined> {
+async function readProgress(log: Log, { lease }: HeldLease): Promise<Progress | undefined> {
   const [row] = await log.database.run<{
     checkpoint: number
     attempts: number
@@ -195,27 +195,27 @@ async function findPlace(log: Log, { lease }: HeldLease): Promise<Place | undefi
   return { cursor: checkpoint, saved: checkpoint, attempts, notBefore, seen }
 }
 
-/** For `status`; a database that is away cannot be told that it is. */
+/** For `status`. A failure to write it is ignored: the database itself may be away. */
 async function noteError(log: Log, { lease }: HeldLease, error: unknown): Promise<void> {
   await reportError(log, lease, describeError(error)).catch(() => {})
 }
 
-/** What is due later than this is seen with a look of the host. */
-const longestAskMs = 600_000
+/** A request that is due later than this is found by the next look of the runner. */
+const maxAskMs = 600_000
 
 interface Interruption {
-  /** Whether somebody asked for a look at the dead letters since the last time; true at first. */
+  /** Whether a look at the dead letters was requested since the last one; true at first. */
   taken(): boolean
-  /** Asks for one by itself. */
+  /** Requests one itself. */
   askIn(ms: number): void
-  /** Waits, unless something comes up. */
+  /** Waits, unless a request or the end of the lease comes first. */
   wait(ms: number): Promise<void>
-  /** Undefined if something comes up first, or after `limitMs`. */
+  /** Undefined if a request or the end of the lease comes first, or after `limitMs`. */
   during<T>(work: (signal: AbortSignal) => Promise<T>, limitMs?: number): Promise<T | undefined>
   dispose(): void
 }
 
-/** What ends a wait early: the lease is to be given back or is lost, or somebody asked for something. */
+/** The ends of a wait: the lease is to be released or is lost, or a look was requested. */
 function interruptible({ drain, lost, onRequest }: HeldLease): Interruption {
   let isAsked = true
   let current: AbortController | undefined
@@ -249,7 +249,7 @@ function interruptible({ drain, lost, onRequest }: HeldLease): Interruption {
     },
     askIn(ms) {
       clearTimeout(asking)
-      asking = setTimeout(ask, Math.min(ms, longestAskMs))
+      asking = setTimeout(ask, Math.min(ms, maxAskMs))
     },
     wait: async ms => void (await during(signal => sleep(ms, { signal }))),
     during,

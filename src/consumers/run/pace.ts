@@ -1,6 +1,6 @@
 /**
- * How many events to hand over at once, so that a batch takes about as long as it should: half of a lease or of the time
- * a handler has; embedded a moment, because nobody else gets to the database meanwhile.
+ * The number of events of the next batch, so that a batch takes about half of a lease or of the time limit of a
+ * handler; much less on an embedded database, because no other call can use it meanwhile.
  */
 import type { Database } from '../../database/database.ts'
 import type { Consumer } from '../consumer.ts'
@@ -8,7 +8,7 @@ import type { Consumer } from '../consumer.ts'
 export interface Pace {
   /** The most events of the next batch. */
   limit(): number
-  /** So many events took so long. */
+  /** Reports that `events` took `ms`. */
   took(events: number, ms: number): void
   /** The batch was too much: less next time. */
   tooLong(events: number): void
@@ -27,7 +27,7 @@ export function setPace(database: Database, consumer: Pick<Consumer, 'batchSize'
     took(events, ms) {
       if (events === 0) return
       const fits = Math.floor((targetMs * events) / Math.max(ms, 0.01))
-      // Growing by doubling only: one quick batch of events that were nothing to do says little about the next.
+      // It grows by doubling only: one quick batch of events without work says little about the next.
       limit = Math.max(1, Math.min(batchSize, fits, Math.max(limit, events) * 2))
     },
     tooLong(events) {

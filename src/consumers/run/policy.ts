@@ -1,5 +1,5 @@
 /**
- * The failure policy: what happens to an event whose handler failed.
+ * The failure policy: it decides about an event whose handler failed.
  *
  *     failed ──► the breaker opened ──────► wait until it lets a trial through; it does not count as an attempt
  *            ──► retries are left ────────► wait (backoff), then the same event again; the consumer waits with it
@@ -7,7 +7,7 @@
  *                  'deadLetter'  record a dead letter, continue after the event
  *                  'skip'        continue after the event
  *                  'stop'        stay before the event, and stop the consumer
- *                  a function    is asked after every failure, and says one of these or 'retry'
+ *                  a function    is called after every failure, and returns one of these or 'retry'
  *
  * Everything that follows the log has these options in one shape. Options for some types of events (`byType`) replace
  * those of the definition, one by one.
@@ -29,7 +29,7 @@ import { save } from '../row.ts'
 import type { Work } from './batch.ts'
 import { describeError, isInterruption } from './failure.ts'
 
-/** What happens after the last attempt. */
+/** The action after the last attempt. */
 export type FailureEnd = 'deadLetter' | 'skip' | 'stop'
 
 /** One failure of one event. */
@@ -49,11 +49,11 @@ export interface FailureOptions {
   /** False for an error that no further attempt can cure. Default: every error is retried. */
   isRetryable?: ((error: unknown) => boolean) | undefined
   /**
-   * What happens after the last attempt. Default 'deadLetter'; a processor's is 'stop'. A function is asked after every
+   * The action after the last attempt. Default 'deadLetter'; a processor's is 'stop'. A function is called after every
    * failure, and sets the limit itself.
    */
   onFailure?: FailureEnd | ((failure: Failure) => Awaitable<FailureEnd | 'retry'>) | undefined
-  /** Other options for events of some types; an option that is left out is that of the definition. */
+  /** Other options for events of some types; a missing option is that of the definition. */
   byType?: Readonly<Record<string, Omit<FailureOptions, 'byType'>>> | undefined
 }
 
@@ -99,7 +99,10 @@ function policyOf(what: string, options: FailureOptions, otherwise: FailureEnd):
     refuse('retries', `has ${describe(retries)} as "retries". It must be a whole number from 0.`)
   const { baseMs, factor, maxMs, jitter } = backoff
   if (!(baseMs >= 0 && maxMs >= 0 && factor >= 1 && jitter >= 0 && jitter <= 1))
-    refuse('backoff', 'has a "backoff" that cannot be: waits begin at 0, its factor at 1, its jitter is from 0 to 1.')
+    refuse(
+      'backoff',
+      'has a "backoff" that is not valid. Its waits must be at least 0, its factor at least 1, and its jitter from 0 to 1.',
+    )
   if (typeof isRetryable !== 'function')
     refuse('isRetryable', `has ${describe(isRetryable)} as "isRetryable". It must be a function.`)
   if ((onFailure as unknown) === 'park')
@@ -114,7 +117,7 @@ const endNames = `'deadLetter', 'skip' or 'stop'`
 
 export type Decision = { readonly decision: FailureEnd } | { readonly decision: 'retry'; readonly delayMs: number }
 
-/** What happens now, and after which wait if the event is tried again. */
+/** The decision, with the wait before the next attempt if there is one. */
 export async function decide(policy: FailurePolicy, failure: Failure): Promise<Decision> {
   const { retries, backoff, isRetryable, onFailure } = policy.byType.get(failure.event.type) ?? policy
   const { attempt, error, consumer } = failure
@@ -127,7 +130,7 @@ export async function decide(policy: FailurePolicy, failure: Failure): Promise<D
   throw new InvalidOption({ option: 'onFailure', reason: `The function ${reason}` })
 }
 
-/** What became of a failed event. */
+/** The outcome of a failed event. */
 export interface PolicyOutcome {
   readonly checkpoint: number
   /** How often the event after the checkpoint has failed. */
@@ -141,8 +144,8 @@ export interface PolicyOutcome {
 }
 
 /**
- * Does what the policy says, as the last statements of the transaction. `savesPassed` false: if the event is passed and
- * others follow in the same transaction, the caller saves the checkpoint after them.
+ * Carries out the decision of the policy, as the last statements of the transaction. `savesPassed` false: if the event
+ * is passed and others follow in the same transaction, the caller saves the checkpoint after them.
  */
 export async function applyPolicy(
   work: Work,
@@ -170,7 +173,7 @@ export async function applyPolicy(
   const decided = await decide(consumer.policy, { consumer: consumer.name, event, error, attempt })
   const { decision } = decided
   telemetry.publish(channels.failure, () => ({ ...about, error, decision }))
-  telemetry.log.warn({ ...about, error, decision }, 'an event could not be applied')
+  telemetry.log.warn({ ...about, error, decision }, 'An event could not be applied.')
   if (decided.decision === 'retry') return wait(attempt, decided.delayMs)
 
   if (decision === 'deadLetter')

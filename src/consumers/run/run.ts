@@ -12,10 +12,10 @@
  * Guarantees:
  * - The effects of a batch and its checkpoint commit together or not at all, under the fence of the lease.
  * - Only the failing event of a batch is undone; the events before it are kept.
- * - An error that says nothing about the event (the database is away, the lease is lost) counts as no attempt.
+ * - An error that is not about the event (the database is away, the lease is lost) counts as no attempt.
  *
- * By hand the lease is taken and given back each time, so that calls in several processes, and runners, do not
- * interfere. What can fail: the handler, as the policy says; `runOnce` reports it, and `run` rejects with it.
+ * By hand the lease is taken and released each time, so that calls in several processes, and runners, do not interfere.
+ * What can fail: the handler, as the policy says; `runOnce` reports it, and `run` rejects with it.
  */
 
 import { throwIfAborted } from '../../core/abort.ts'
@@ -46,7 +46,7 @@ export function runOnce(consumers: Consumers, consumer: Consumer, options: RunOp
   return runLeased(consumers, consumer, options, () => false)
 }
 
-/** Batches until a consumer has nothing to do that could be done now; returns how many events were passed. */
+/** Batches until a consumer can apply no event now; returns how many events were passed. */
 export async function runUntilIdle(
   consumers: Consumers,
   all: readonly Consumer[],

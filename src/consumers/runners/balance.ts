@@ -1,6 +1,6 @@
 /**
- * Which runner should hold which consumer. Every runner computes this from the same rows, so they agree without a word;
- * where they looked at different moments, the lease decides, and the next look agrees again.
+ * Which runner should hold which consumer. Every runner computes this from the same rows, so they agree without
+ * communication; if they looked at different moments, the lease decides, and the next look agrees again.
  *
  * Invariants: a consumer stays where it is unless its holder has two more than another runner that could take it, so
  * nothing moves back and forth; and then it moves, so no runner is more than one above the even share.

@@ -25,7 +25,7 @@ export interface Leases {
   names(): string[]
   /** Makes the rows of consumers that have none. */
   ensure(leased: readonly Leased[]): Promise<void>
-  /** Gives back what other runners should have, and takes what is ours and free. */
+  /** Releases the consumers that other runners should hold, and takes ours that are free. */
   follow(view: View, leased: readonly Leased[]): Promise<void>
   /** The database could not be reached since then: loses every lease that may have expired. */
   loseExpired(lastSeenAt: number): void
@@ -40,7 +40,7 @@ export interface LeasesOptions {
   readonly id: string
   /** Called when the code of a consumer has failed. */
   onFailure(name: string, error: unknown): void
-  /** Called when a lease was given back: others may take it. */
+  /** Called when a lease was released: others may take it. */
   onReleased(): void
 }
 
@@ -152,7 +152,7 @@ export function openLeases(
     try {
       await leased.run(held)
     } catch (error) {
-      log.telemetry.log.error({ schema: log.schema, consumer: leased.name, error }, 'a consumer has stopped')
+      log.telemetry.log.error({ schema: log.schema, consumer: leased.name, error }, 'A consumer has stopped.')
       onFailure(leased.name, error)
     }
     // If the database is away the lease is free when it expires.

@@ -88,7 +88,7 @@ export async function enter(log: Log, { id, name, role, leaseMs, serves }: NewRu
   })
 }
 
-/** What a runner sees with its heartbeat. */
+/** The view of a runner, read with its heartbeat. */
 export interface View {
   /** Undefined if its own row is gone: another runner has its name, or it was away for long. */
   readonly role: RunnerRole | undefined
@@ -130,8 +130,8 @@ export interface Beating extends Pick<EnteredRunner, 'id' | 'fence'>, Pick<NewRu
 
 /**
  * One statement: the heartbeat, the renewal of all leases, and the view. The view also has the consumers that other
- * runners could run: which runner is to have which depends on all that each of them holds, and runners that reckon with
- * different lists do not agree.
+ * runners could run: which runner is to have which depends on all that each of them holds, and runners that compute
+ * with different lists do not agree.
  */
 export async function heartbeat(
   log: Log,
@@ -143,7 +143,7 @@ export async function heartbeat(
   const { clock } = log.names
   log.telemetry.count('consumer_rounds_total')
   const [row] = await log.database.run<ViewRow>(sql`/* runners.heartbeat */
-    with beat as (
+    with heartbeat as (
       update ${runners} as r
       set heartbeat_at = ${clock}(r.fence),
         lease_ms = ${leaseMs}::integer,
@@ -172,7 +172,7 @@ export async function heartbeat(
       leases.map(({ lease, leaseMs }) => ({ ...lease, leaseMs })),
     )}
     select
-      (select role from beat) as role,
+      (select role from heartbeat) as role,
       (select jsonb_agg(jsonb_build_object(
           'name', c.name,
           'owner', c.owner,

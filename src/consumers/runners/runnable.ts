@@ -1,6 +1,6 @@
 /**
- * What a runner runs. Each part of the store that has something to run registers a `Runnable`; so nothing in this folder
- * knows projections, subscriptions or handlers.
+ * The parts that a runner runs. Each part of the store with code to run registers a `Runnable`; so nothing in this
+ * folder knows projections, subscriptions or handlers.
  *
  *     runner ──► runnable.start(context) ──► running part ── leased(): consumers whose leases the runner holds for it
  *                                                        └── stop(cutOff)
@@ -17,7 +17,7 @@ import { follow } from '../run/follow.ts'
 import type { ConcurrencyShare } from './concurrency.ts'
 import type { Serves } from './row.ts'
 
-/** What `only` can name. */
+/** The kinds that `only` can name. */
 export type RunnableKind =
   | 'projections'
   | 'processors'
@@ -42,7 +42,7 @@ export interface Runnable {
   readonly kinds: readonly RunnableKind[]
   /** The names of the definitions of one kind that it can run, for `only`. */
   names(kind: RunnableKind): readonly string[]
-  /** Runs what the context wants until it is stopped. Resolves when it runs. */
+  /** Runs the wanted definitions until it is stopped. Resolves when it runs. */
   start(context: RunContext): Promise<RunningPart>
 }
 
@@ -95,7 +95,7 @@ export interface Leased {
 /** A lease that the runner keeps renewed while `run` works under it. */
 export interface HeldLease {
   readonly lease: Lease
-  /** Aborts when the lease is to be given back: complete the running work, then return. */
+  /** Aborts when the lease is to be released: complete the running work, then return. */
   readonly drain: AbortSignal
   /** Aborts when the lease is lost: nothing may be done for the consumer from then on. */
   readonly lost: AbortSignal
@@ -139,10 +139,10 @@ export function leasedConsumer(consumers: Consumers, name: string, leaseMs?: num
   return { name, kind, from, leaseMs: consumer.leaseMs, run: held => follow(consumers, consumer, held) }
 }
 
-/** Text is a kind, a definition is itself. */
+/** A text names a kind; a definition stands for itself. */
 export type Only = readonly (RunnableKind | Definition)[]
 
-/** Refuses what cannot be run, and says what is wanted. */
+/** Refuses definitions that cannot be run; returns which ones are wanted. */
 export function wantedBy(only: Only | undefined, runnables: readonly Runnable[]): RunContext['isWanted'] {
   if (only === undefined) return () => true
   if (!Array.isArray(only)) refuse(`has ${describe(only)} as "only". It must be a list of kinds and definitions.`)

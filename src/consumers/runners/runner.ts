@@ -1,17 +1,17 @@
 /**
- * A runner: what `store.start()` gives. It runs, in this process, what was defined for the store, and shares that with
+ * A runner, as `store.start()` returns it. It runs the definitions of the store in this process, and shares them with
  * the runners of other processes.
  *
  *     enter ──► parts start ──► loop, every third of a lease and at each hint:
  *                                  heartbeat: renews the row and all leases, and reads the others
  *                                    ──► role changed ──► parts start, or stop
- *                                    ──► leases: give back what others should have, take what is free
- *     stop ──► parts stop, leases are given back (heartbeats go on until then) ──► leave
+ *                                    ──► leases: release those that others should hold, take free ones
+ *     stop ──► parts stop, leases are released (heartbeats continue until then) ──► leave
  *
  * Guarantees:
  * - A standby, or a paused runner, runs nothing at all: neither consumers nor handlers.
  * - While it stops, it renews its leases, so running work may take as long as `stop` allows.
- * - A runner whose name another one has taken, stops.
+ * - A runner stops if another one takes its name.
  *
  * What can fail: the database is away: the loop looks again after a backoff, and leases that may have expired are lost.
  * A part that does not start makes `start` reject, and everything that had started is stopped.
@@ -43,7 +43,7 @@ import {
 import { type Leased, type Only, type RunContext, type Runnable, type RunningPart, wantedBy } from './runnable.ts'
 
 export interface RunnerOptions {
-  /** What to run: kinds by name, definitions by themselves. Default: everything, also what is registered later. */
+  /** The definitions to run, or kinds of them by name. Default: all, also those that are registered later. */
   only?: Only | undefined
   /** A name that stays the same when the process starts again; another runner of the name is replaced. */
   name?: string | undefined
@@ -96,7 +96,7 @@ export interface RunnerHooks {
   readonly share?: ConcurrencyShare | undefined
 }
 
-/** Resolves when the runner has taken what is free, or waits on standby. */
+/** Resolves when the runner has taken the free leases, or waits on standby. */
 export async function startRunner(
   services: Services,
   parts: RunnerParts,
@@ -105,7 +105,7 @@ export async function startRunner(
 ): Promise<Runner> {
   const { control, definition } = runnerService(parts, options, onFailure, share, () => void runner?.stop())
   let runner: Runner | undefined
-  // In the context of the caller, so that a trace in which a runner is started has what its handlers do.
+  // In the context of the caller, so that a trace in which a runner is started includes its handlers.
   const caller = new AsyncResource('rillflow.runner')
   const start: ServiceDefinition['start'] = stopping => caller.runInAsyncScope(() => definition.start(stopping))
   const service = await services.start({ ...definition, start })
@@ -155,7 +155,7 @@ function runnerService(
     backoff: lookBackoff,
     clock: log.clock,
     onFailure(error) {
-      log.telemetry.log.warn({ schema: log.schema, runner: id, error }, 'a runner could not renew its leases')
+      log.telemetry.log.warn({ schema: log.schema, runner: id, error }, 'A runner could not renew its leases.')
       leases.loseExpired(lastSeenAt)
     },
   })
@@ -173,7 +173,7 @@ function runnerService(
     timeoutMs: stopTimeoutMs,
     async start(stopping) {
       endReports = log.telemetry.reportFailures()
-      // A connection that breaks in this moment is no reason not to start.
+      // A connection that is lost at this moment does not prevent the start.
       entered = await retry(() => enter(log, { id, name, role, leaseMs: leaseMs(), serves }), {
         retries: 6,
         signal: stopping,
@@ -238,7 +238,7 @@ function runnerService(
       wake.changed()
       return 0
     }
-    log.telemetry.log.warn({ schema: log.schema, runner: name }, 'another runner has taken the name of this one')
+    log.telemetry.log.warn({ schema: log.schema, runner: name }, 'Another runner has taken the name of this one.')
     isReplaced = true
     // A look must not wait for the end of its own loop.
     queueMicrotask(onReplaced)
@@ -254,10 +254,10 @@ function runnerService(
   /** Not awaited by the heartbeat: parts may take long to stop. */
   function onRole(next: RunnerRole): void {
     role = next
-    log.telemetry.log.info({ schema: log.schema, runner: name ?? id, role }, 'the role of a runner has changed')
+    log.telemetry.log.info({ schema: log.schema, runner: name ?? id, role }, 'The role of a runner has changed.')
     const change = next === 'active' ? startParts : () => stopParts(new AbortController().signal)
     void switchParts(change).catch((error: unknown) =>
-      log.telemetry.log.error({ schema: log.schema, runner: name ?? id, error }, 'a runner could not change its role'),
+      log.telemetry.log.error({ schema: log.schema, runner: name ?? id, error }, 'A runner could not change its role.'),
     )
   }
 
@@ -276,7 +276,7 @@ function runnerService(
         started.push(await runnable.start(context))
       }
     } finally {
-      // Also after a failure: what has started is stopped with the runner.
+      // Also after a failure: the parts that have started are stopped with the runner.
       parts = started
     }
     loop.lookSoon()

@@ -1,5 +1,5 @@
 /**
- * Runners: the processes that run what was defined, and how they share it.
+ * Runners: they run the definitions of a store, in one or more processes, and share the work.
  *
  *     store.start() ─► runner ─► parts: consumers, subscriptions, handlers and schedules, upkeep   (runnable.ts)
  *                        │

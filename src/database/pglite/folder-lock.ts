@@ -3,15 +3,15 @@
  *
  *     lock.7   { pid, host, since, token, … }      the file with the highest number names the holder
  *
- * A process takes the folder by creating the file with the next number, which succeeds for one process only. So a takeover
- * can only replace the lock that was examined, unlike removing or renaming one file called "lock". The file with the
- * highest number is never deleted, only marked as released. A process that was so slow that its number is below the
- * highest removes its file and tries again.
+ * A process takes the folder by creating the file with the next number, which succeeds for one process only. So a
+ * takeover can only replace the lock that was examined, unlike removing or renaming one file called "lock". The file
+ * with the highest number is never deleted, only marked as released. A process that was so slow that its number is
+ * below the highest removes its file and tries again.
  *
  * A holder is examined by its process where that is visible (same host, boot and process namespace): it is dead if the
- * process does not exist, is a zombie, or started at another time. Elsewhere it is examined by its heartbeat, a rewrite of
- * the file every few seconds, by the clock of the file system. With each heartbeat a holder checks that it still holds the
- * folder; once it does not, it never does again.
+ * process does not exist, is a zombie, or started at another time. Elsewhere it is examined by its heartbeat, a rewrite
+ * of the file every few seconds, by the clock of the file system. With each heartbeat a holder checks that it still
+ * holds the folder; once it does not, it never does again.
  */
 import { randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
@@ -43,7 +43,7 @@ interface Holder {
   readonly host: string
   readonly since: string
   readonly token: string
-  /** When the process started, in ticks since the boot. */
+  /** When the process started, in clock units since the boot. */
   readonly started?: string | undefined
   readonly boot?: string | undefined
   readonly namespace?: string | undefined
@@ -109,8 +109,8 @@ async function createOnce(path: string, draft: string): Promise<boolean> {
 async function refuseIfAlive(path: string, number: number, draft: string, own: Holder, staleMs: number): Promise<void> {
   try {
     const file = lockPath(path, number)
-    const [holder, beat, now] = [parseHolder(await readFile(file, 'utf8')), await stat(file), await stat(draft)]
-    if (isAlive(holder, own, now.mtimeMs - beat.mtimeMs < staleMs)) throw lockedBy(path, holder)
+    const [holder, heartbeat, now] = [parseHolder(await readFile(file, 'utf8')), await stat(file), await stat(draft)]
+    if (isAlive(holder, own, now.mtimeMs - heartbeat.mtimeMs < staleMs)) throw lockedBy(path, holder)
   } catch (error) {
     // Deleted meanwhile: a file with a higher number has replaced it.
     if (codeOf(error) !== 'ENOENT') throw error
@@ -138,7 +138,7 @@ function keepLock(
   let loss: RillflowError | undefined
   let checkedAt = Date.now()
   let isReleased = false
-  let beating: Promise<void> = Promise.resolve()
+  let lastHeartbeat: Promise<void> = Promise.resolve()
 
   const check = (): void => {
     if (loss !== undefined || isReleased) return
@@ -146,13 +146,13 @@ function keepLock(
     checkedAt = Date.now()
     if (loss !== undefined) onLost?.(loss)
   }
-  const beat = async (): Promise<void> => {
+  const heartbeat = async (): Promise<void> => {
     // Through the open file, so that a late heartbeat can never touch the lock of another process.
     await file.write(JSON.stringify(own), 0).catch(() => {})
     check()
   }
   const timer = setInterval(() => {
-    beating = beating.then(beat)
+    lastHeartbeat = lastHeartbeat.then(heartbeat)
   }, heartbeatMs)
   timer.unref()
 
@@ -166,7 +166,7 @@ function keepLock(
       if (isReleased) return
       isReleased = true
       clearInterval(timer)
-      await beating
+      await lastHeartbeat
       // Longer than the present content, so nothing of that is left.
       await file.write(JSON.stringify({ ...own, isReleased }), 0).catch(() => {})
       await file.close()

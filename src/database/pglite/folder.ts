@@ -19,7 +19,7 @@ export interface Folder {
   readonly lock: FolderLock
   /** Whether there is no data in it yet. */
   readonly isNew: boolean
-  /** Removes what an engine that did not start has left in a new one. */
+  /** Removes the files that an engine which did not start has left in a new folder. */
   clear(): Promise<void>
   /** To be called after the engine has opened `data`. */
   opened(): Promise<void>
@@ -59,7 +59,7 @@ async function refuseForeign(folder: string, dataDir: string): Promise<void> {
     throw error
   })
   if (names.length === 0) return
-  const reason = `is ${folder}, which has a folder "data" that is not a store. Give a folder that is empty or does not exist`
+  const reason = `The folder ${folder} has a folder "data" that is not a store. Give a folder that is empty or does not exist.`
   throw new InvalidOption({ option: 'folder', reason })
 }
 

@@ -1,5 +1,5 @@
 /**
- * An image of an empty embedded database: what `initdb` makes, made once per user and version of the engine.
+ * An image of an empty embedded database: the files that `initdb` makes, made once per user and version of the engine.
  *
  *     openPglite, new ──► image in the cache? ──yes──► unpacked into memory or the folder ──► engine starts
  *                               └─no──► made by an engine of its own ──► stored ──┘

@@ -1,15 +1,16 @@
 /**
- * One transaction on the only connection. It has the connection for itself from begin to end, so its limits are enforced:
- * the calls behind it wait for user code.
+ * One transaction on the only connection. It has the connection for itself from begin to end, so its limits are
+ * enforced: the calls behind it wait for user code.
  *
  * Statements that are not awaited run in the order in which they were given, and before the commit. At the end, at a
- * timeout or an abort, the handle is revoked first; then statements that still wait in it are rejected, and only then the
- * transaction is ended.
+ * timeout or an abort, the handle is revoked first; then statements that still wait in it are rejected, and only then
+ * the transaction is ended.
  */
 
 import { abortError, deferred, onAbort } from '../../core/abort.ts'
 import type { Clock } from '../../core/clock.ts'
 import { InvalidOption } from '../../core/errors.ts'
+import { describe } from '../../core/options.ts'
 import type { Database, Transaction, TransactionOptions } from '../database.ts'
 import { DatabaseFailed, TransactionClosed, TransactionTimeout } from '../errors.ts'
 import { identifier, type Statement } from '../sql.ts'
@@ -45,7 +46,7 @@ export async function runPgliteTransaction<T>(
   if (!isolations.includes(isolation))
     throw new InvalidOption({
       option: 'isolation',
-      reason: `must be one of ${isolations.join(', ')}, not ${String(isolation)}`,
+      reason: `The option "isolation" is ${describe(isolation)}. It must be one of ${isolations.join(', ')}.`,
     })
   const { database, engine, clock, maxQueued } = parts
   const turns = openTurns('transaction', maxQueued)

@@ -4,7 +4,7 @@
  *     const end = await turns.take()
  *     try { … } finally { end() }
  *
- * It hands out turns instead of running functions, so that what a caller does in its turn stays in the caller's own
+ * It hands out turns instead of running functions, so that the work of a caller in its turn stays in the caller's own
  * asynchronous context.
  */
 

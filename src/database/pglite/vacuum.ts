@@ -4,12 +4,12 @@
  * - Checkpoints. Without them the write-ahead log grows for ever (measured: 288 MB after 400,000 events, with
  *   `max_wal_size` at 64 MB), and a restart after a crash replays all of it. One per `idleWalBytes` when no call waits; one
  *   per `forcedWalBytes` in any case (100–200 ms on this thread).
- * - `vacuum` of small tables whose rows change much, and `analyze` of any table that doubled: only when no call waits. A
- *   large table is never vacuumed here, because that would stop the process for seconds.
+ * - `vacuum` of small tables whose rows change much, and `analyze` of any table that doubled: only when no call waits.
+ *   A large table is never vacuumed here, because that would stop the process for seconds.
  * - Once in two billion transactions PostgreSQL must freeze old rows, or it refuses writes. Long before that, one
  *   `vacuum (freeze)` of everything.
  *
- * It looks at most once a second, and only after work. What fails here is tried again at the next look.
+ * It looks at most once a second, and only after work. A failure is tried again at the next look.
  */
 import type { Clock, Timer } from '../../core/clock.ts'
 import { identifier, sql } from '../sql.ts'

@@ -5,9 +5,9 @@
  *     transaction ───┼──► pool ──► connections ──► server
  *     listen ────────┴──► a connection of its own
  *
- * Statements are prepared under a name once per connection (unnamed ones are about half as fast), unless `prepare: false`
- * says that there is a pooler in transaction mode. A statement outside of a transaction runs at the server's default
- * isolation; if that is not read committed, each is wrapped in a transaction that is.
+ * Statements are prepared under a name once per connection (unnamed ones are about half as fast), unless `prepare:
+ * false` says that there is a pooler in transaction mode. A statement outside of a transaction runs at the server's
+ * default isolation; if that is not read committed, each is wrapped in a transaction that is.
  */
 import type pg from 'pg'
 import { InvalidOption, StoreClosed } from '../../core/errors.ts'
@@ -135,7 +135,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
 
 function ownPool(driver: typeof pg, options: PostgresOptions, clients: Set<pg.Client>): pg.Pool {
   if (options.url === undefined)
-    throw new InvalidOption({ option: 'url', reason: 'is missing, and no pool was given instead' })
+    throw new InvalidOption({ option: 'url', reason: 'A store on a server needs the option "url" or "pool".' })
   const connectTimeoutMs = options.connectTimeoutMs ?? 10_000
   const pool = new driver.Pool({
     Client: trackedClient(driver, clients),

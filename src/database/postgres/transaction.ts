@@ -1,15 +1,16 @@
 /**
  * One transaction on one connection of the pool.
  *
- * `begin` is not awaited: if the driver can pipeline, it is sent with the first statement. The commit is awaited and its
- * tag is checked: the server answers the commit of a failed transaction with the tag ROLLBACK and no error.
+ * `begin` is not awaited: if the driver can pipeline, it is sent with the first statement. The commit is awaited and
+ * its tag is checked: the server answers the commit of a failed transaction with the tag ROLLBACK and no error.
  *
- * The limits are also set on the server, for this transaction only, so that a process that stops in the middle of it does
- * not hold its locks for ever.
+ * The limits are also set on the server, for this transaction only, so that a process that stops in the middle of it
+ * does not hold its locks for ever.
  */
 import type pg from 'pg'
 import { abortable, abortError, deferred, onAbort } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
+import { describe } from '../../core/options.ts'
 import type { Database, Transaction, TransactionOptions } from '../database.ts'
 import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../errors.ts'
 import { identifier, type Statement, sql } from '../sql.ts'
@@ -153,7 +154,7 @@ async function begin(connection: Connection, options: TransactionOptions & { tim
   if (!isolations.includes(level))
     throw new InvalidOption({
       option: 'isolation',
-      reason: `must be one of ${isolations.join(', ')}, not ${String(level)}`,
+      reason: `The option "isolation" is ${describe(level)}. It must be one of ${isolations.join(', ')}.`,
     })
   const opening = connection.track(connection.client.query(`begin isolation level ${level}`))
   const limits = sql`/* transaction.limits */

@@ -28,7 +28,7 @@ type PatchOf<T> = T | Operation<T>
 /** An operation on one field; made by the functions below. */
 export interface Operation<in T = never> {
   readonly '~patch': Operate
-  /** Never there at run time: it carries the type of the field. */
+  /** Absent at run time: it carries the type of the field. */
   readonly '~field'?: (value: T) => void
 }
 

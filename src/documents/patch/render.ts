@@ -1,9 +1,9 @@
 /**
  * A patch as SQL: an expression for the new body, and conditions under which the patch fits.
  *
- * Every value is read from the old body, by its full path, so the text grows with the number of fields only. Paths, keys and
- * values are bind parameters: patches of one shape share one prepared statement, whatever their keys. No part of the
- * expression can raise an error; the conditions say what does not fit.
+ * Every value is read from the old body, by its full path, so the text grows with the number of fields only. Paths,
+ * keys and values are bind parameters: patches of one shape share one prepared statement, whatever their keys. No part
+ * of the expression can raise an error; the conditions find the fields that do not fit.
  */
 import type { PatchNode } from './tree.ts'
 

@@ -1,4 +1,4 @@
-/** The paths of a patch as a tree, so that what they have in common is rendered once. */
+/** The paths of a patch as a tree, so that their common parts are rendered once. */
 import { isRillflowError } from '../../core/errors.ts'
 import { textFault } from '../../core/name.ts'
 import { encodeValue } from '../body.ts'

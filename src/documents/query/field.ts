@@ -57,7 +57,7 @@ export type ValueFrom<F> = F extends (...args: never[]) => Path<infer T>
     : T
   : never
 
-/** What the store itself knows of each document. */
+/** The facts that the store itself has of each document. */
 export interface MetaFields {
   readonly id: Path<string>
   readonly version: Path<number>
@@ -74,7 +74,7 @@ export class Scope {}
 export interface Place {
   readonly scope: Scope
   readonly path: readonly string[]
-  /** Set for what is not in the body but in a column of its own. */
+  /** Set for a field that is not in the body but in a column of its own. */
   readonly meta?: keyof MetaFields | undefined
   readonly isLower?: boolean | undefined
 }

@@ -35,7 +35,7 @@ export class GroupValue<out R> {
   readonly name: 'count' | 'sum' | 'avg' | 'min' | 'max'
   readonly place: Place | undefined
   readonly kind: Kind
-  /** Never there at run time: it carries the type of the value. */
+  /** Absent at run time: it carries the type of the value. */
   declare readonly '~result': R
   constructor(name: GroupValue<R>['name'], place: Place | undefined, kind: Kind) {
     this.name = name

@@ -1,4 +1,4 @@
-/** What a query can read: the columns of its table, and the indexes that make it quick. */
+/** The columns of the table that a query reads, and the indexes that make it quick. */
 import { nearestName } from '../../core/name.ts'
 import { identifier } from '../../database/sql.ts'
 import { InvalidQuery } from '../errors.ts'
@@ -12,7 +12,7 @@ export interface Layout {
   readonly columns: ReadonlyMap<string, string>
   /** The fields with an ordered index. */
   readonly ordered: ReadonlySet<string>
-  /** Paths with an index on what they contain; the whole body is the empty path. */
+  /** Paths with an index on their content; the whole body is the empty path. */
   readonly containing: ReadonlySet<string>
   readonly search: SearchFields
   /** The columns of a table of rows; undefined for a table of documents, whose fields are in the body. */

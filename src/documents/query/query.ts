@@ -128,7 +128,7 @@ export interface Rows<Row, Result = Row> extends AsyncIterable<Result> {
 
 export type RowSelection<Row> = Readonly<Record<string, (row: Field<Row>) => Path<unknown>>>
 
-/** What can be queried: a collection. */
+/** The target of a query: a collection. */
 export interface Queryable<Doc> {
   query(): Query<Doc>
 }
@@ -167,7 +167,7 @@ export function openQueries<Doc>(collection: OpenCollection): { query(): Query<D
   const source: QuerySource = {
     label: 'documents',
     collection,
-    // A table that something else makes is known to have the columns that all have, and no others.
+    // A table that other code makes is known to have the columns that all have, and no others.
     layout: layoutOf(isDeclared(collection) ? options : { ...options, columns: undefined }),
     prepared: new Set(),
     noteRun: advisor.noteRun,

@@ -6,7 +6,7 @@ import { type CallOptions, prepared } from '../collection.ts'
 import { InvalidQuery, UnknownLanguage } from '../errors.ts'
 import type { QuerySource, QueryState, Written } from './state.ts'
 
-/** What runs the statements of one call, once the tables of all collections are there. Called before a statement is written. */
+/** The executor of one call, once the tables of all collections exist. Called before a statement is written. */
 export async function executorFor(source: QuerySource, state: QueryState, options: CallOptions): Promise<Executor> {
   for (const { source: other } of state.included) await prepared(other.collection, options)
   return prepared(source.collection, options)

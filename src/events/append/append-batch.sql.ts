@@ -6,15 +6,15 @@
  *     └──────────────── checkAppends, which `append_check` uses, too ─────────┘
  *
  * - p_streams: each stream once, sorted by bytes, the order in which every transaction locks them.
- * - p_part_…: by part, its append and its stream (both numbered from 1), what it expects, and how many events it has.
- *   Parts of one append stand together.
+ * - p_part_…: by part, its append and its stream (both numbered from 1), its expected version, and its number of
+ *   events. Parts of one append stand together.
  * - p_allow_archived, p_check_ids, p_keys, p_digests: by append. The last three are null if no append needs them.
  * - p_is_simple: part n is append n to stream n, without keys and ids to check: decided as a set instead of one by one.
  * - p_waits: wait for streams that other transactions hold (an append sent alone), or report them as busy (a batch, which
  *   must not be held up by one stream; creating one may wait for a moment, then 55P03 makes the caller split the batch).
  * - p_event_parts, p_event_numbers: by event, its part and its number in it, both from 1.
  *
- * `versions` is what the streams were at before, by part; `positions` has those of all events that are stored, in order;
+ * `versions` are those of the streams before the append, by part; `positions` are those of all stored events, in order;
  * `failed_parts` is, by append, the part that was refused.
  */
 import { type Fragment, fragment } from '../../database/sql.ts'
@@ -165,7 +165,7 @@ const checkIds: Fragment = fragment`
     end loop;
   end if;`
 
-/** What the state of one stream means to an append; `e` has what is expected. */
+/** The outcome of an append by the state of one stream; `e` has the expected version. */
 function outcomeOf(of: {
   isBusy: Fragment
   mark: Fragment
@@ -271,7 +271,7 @@ const advanceStreams: Fragment = fragment`
     end if;
   end if;`
 
-/** What refused appends have left: the keys they brought, and streams made for them while waiting. */
+/** Removes the rows of refused appends: the keys they brought, and streams made for them while waiting. */
 const removeTraces: Fragment = fragment`
   if 'appended' <> any(outcomes) then
     if p_keys is not null then

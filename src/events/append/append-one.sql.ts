@@ -6,9 +6,9 @@
  * are those of the last event; of a refused append, `version` is the one that the stream is at. A stream that another
  * transaction holds is waited for. Events of one call have consecutive versions and ascending positions.
  *
- * What can fail: an event id that is stored already raises 23505, in a transaction stricter than read committed a change
- * since it began raises 40001, and a lost connection leaves the outcome open. What to do then is decided in
- * `group-commit.ts`.
+ * What can fail: an event id that is stored already raises 23505, in a transaction stricter than read committed a
+ * change since it began raises 40001, and a lost connection leaves the outcome open. `group-commit.ts` decides what
+ * happens then.
  */
 import { fragment } from '../../database/sql.ts'
 import { plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'

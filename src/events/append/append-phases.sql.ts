@@ -1,6 +1,6 @@
 /**
- * Appends in two phases of one transaction: all checks, then all writes. What goes along with the events is written between
- * them, with the streams locked, their versions known, and no position drawn.
+ * Appends in two phases of one transaction: all checks, then all writes. Documents, snapshots and inline projections
+ * are written between them, with the streams locked, their versions known, and no position drawn.
  *
  *     append_check ──► documents, snapshots, inline projections ──► append_store
  *     keys, streams locked,                                         a document refused: RF003, and all is undone;

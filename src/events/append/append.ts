@@ -39,11 +39,11 @@ export interface AppendOptions extends AppendDefaults {
   expected?: Expected | undefined
   /** Makes the append repeatable across processes: a second one with this key returns the first one's outcome. */
   idempotencyKey?: string | undefined
-  /** What a repeat of the key does: return the first outcome (default), or raise `IdempotencyConflict`. */
+  /** On a repeat of the key: return the first outcome (default), or raise `IdempotencyConflict`. */
   onRepeat?: 'return' | 'error' | undefined
   /** Also append to an archived stream. Default false. */
   allowArchived?: boolean | undefined
-  /** Take an advisory lock on the stream first, as a shared rule with SQL of yours. Default false. */
+  /** Take an advisory lock on the stream first, so that your own SQL can use the same lock. Default false. */
   advisoryLock?: boolean | undefined
   /** Append inside this transaction: one of the store's, or a `pg` client with an open transaction of yours. */
   tx?: AnyTransaction | undefined
@@ -62,11 +62,11 @@ export interface AppendParts {
   readonly wake: Wake
   /** Runs our statements in a transaction of the store's or of the user's. */
   executorOf(tx: AnyTransaction): Executor
-  /** What the caller appended inside a transaction of the store's, in case its commit is left unknown. */
+  /** The appends inside a transaction of the store, in case the outcome of its commit is unknown. */
   rememberIds(tx: AnyTransaction, ids: readonly string[]): void
 }
 
-/** What the unit of work that an append is part of adds to it, or knows better than the append itself. */
+/** Additions of the unit of work that an append is part of, and facts that it knows better than the append. */
 export interface UnitOfWork {
   readonly alongside?: Alongside | undefined
   /** Stands for all of it, under an idempotency key. */
@@ -137,7 +137,10 @@ async function checkAndAppend(
   if (streams.length > 0 && streams.every(({ events }) => events.length === 0))
     return nothingAppended(parts, streams, options)
   if (streams.some(({ events }) => events.length === 0))
-    throw new InvalidOption({ option: 'streams', reason: 'one of them has no events; leave it out' })
+    throw new InvalidOption({
+      option: 'streams',
+      reason: 'One of the streams of this append has no events. Leave that stream out.',
+    })
   if (options.idempotencyKey !== undefined) checkName('Idempotency key', options.idempotencyKey)
   const prepared = prepareAppend(log, streams, options, unit)
   const append = isPromise(prepared) ? await prepared : prepared
@@ -183,7 +186,7 @@ async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortS
   const { outcome, resent } = await group.submit(append, signal)
   const repeated = repeatedBy(append, outcome, resent)
   if (resent && mayStillBeStored(append, outcome)) {
-    const reason = 'it was refused when sent again, but the first one may still be on its way'
+    const reason = 'it was refused when it was sent again, but the first one may still arrive'
     throw new OutcomeUnknown({ eventIds: idsOf(append), reason }, refusal(append, outcome))
   }
   if (repeated === undefined) {
@@ -201,12 +204,12 @@ export async function appendIn(parts: AppendParts, append: Append, tx: AnyTransa
   const executor = parts.executorOf(tx)
   if (append.advisoryLock) await lockStreams(executor, log, append)
   let outcome: Outcome | undefined
-  // Another append made a stream between two looks at it: it is there now.
+  // Another append made a stream between two looks at it: it exists now.
   while (append.alongside === undefined && (outcome === undefined || outcome.kind === 'busy'))
     [outcome] = await sendBatch(executor, log, [append], true)
   if (outcome === undefined || outcome.kind === 'inline') {
     const own = isOwnTransaction(tx) ? tx : foreignHandle(executor)
-    // A projection that fails takes back its append, and leaves the rest of the transaction to its owner.
+    // A projection that fails undoes its append, and leaves the rest of the transaction to its owner.
     outcome = await own.savepoint(() => appendInline(log, append, own))
   }
   const repeated = repeatedBy(append, outcome)
@@ -221,7 +224,7 @@ export async function appendIn(parts: AppendParts, append: Append, tx: AnyTransa
   return results
 }
 
-/** No events: nothing is stored, but what was expected is still looked at. */
+/** No events: nothing is stored, but the expected version is still checked. */
 async function nothingAppended(
   { log, executorOf }: AppendParts,
   streams: readonly StreamEvents[],

@@ -7,8 +7,9 @@
  *     has to run         and advance       see order/         after all that can refuse
  *
  * All of these functions follow one order: idempotency keys, streams (locked, each sorted), event ids, versions; then
- * announce, draw positions, insert. Nothing that can refuse an append comes after the first position is drawn. A refusal
- * is an outcome, not an exception, so that the other appends of a batch, and a user's own transaction, go on:
+ * announce, draw positions, insert. Nothing that can refuse an append comes after the first position is drawn. A
+ * refusal is an outcome, not an exception, so that the other appends of a batch, and a user's own transaction,
+ * continue:
  *
  *     appended     the events are stored
  *     conflict     the stream is not at the expected version
@@ -21,8 +22,8 @@
  *     taken        an event id belongs to another event
  *     inline       an inline projection wants one of the events: send it through `append_check` and `append_store`
  *
- * With every outcome but `appended` nothing of the append was written and no position was drawn. What is expected of a
- * stream is a word, too: `any`, `empty`, `exists`, or `exact` with a version at its side.
+ * With every outcome but `appended` nothing of the append was written and no position was drawn. The expected version
+ * of a stream is a word, too: `any`, `empty`, `exists`, or `exact` with a version at its side.
  */
 import { type Fragment, fragment } from '../../database/sql.ts'
 
@@ -43,7 +44,7 @@ export const eventArguments: Fragment = fragment`
 /**
  * Draws a position for each event and stores it. The caller has announced, its streams are locked and advanced, and
  * `moment` is the time that the events get. Events are numbered from 1 by `e.number`; those whose version is null are
- * left out.
+ * skipped.
  */
 export function insertEvents({ stream, version }: { stream: Fragment; version: Fragment }): Fragment {
   return fragment`
@@ -117,7 +118,7 @@ export function mayCreate(expected: Fragment, exact: Fragment): Fragment {
   return fragment`(${expected} in ('any', 'empty') or ${exact} = 0)`
 }
 
-/** What keeps a stream from being appended to; null if nothing does. */
+/** The mark that refuses appends to a stream; null if it has none. */
 export const markOf: Fragment = fragment`
   case
     when s.tombstoned_at is not null then 'tombstoned'
@@ -125,9 +126,9 @@ export const markOf: Fragment = fragment`
   end`
 
 /**
- * Locks `p_stream`, checks it, and adds `p_count` to its version, for most appends in a single update. Otherwise it says
- * why not: 'tombstoned', 'archived' or 'conflict', with the version that is there. It needs the variables `moment` and
- * `found_stream`, and the results `outcome` and `version`.
+ * Locks `p_stream`, checks it, and adds `p_count` to its version, for most appends in a single update. Otherwise the
+ * outcome says why not: 'tombstoned', 'archived' or 'conflict', with the present version. It needs the variables
+ * `moment` and `found_stream`, and the results `outcome` and `version`.
  */
 export function advanceStream({ allowArchived }: { allowArchived: Fragment }): Fragment {
   const isExpectedOf = (version: Fragment): Fragment => isExpected(version, fragment`p_expected`, fragment`p_version`)

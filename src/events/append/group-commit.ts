@@ -3,15 +3,15 @@
  *
  *     submit ─► coalesce ─┬─ one ───────► append_one     at once; if it waits longer than 10 ms, the others do not wait with it
  *                         └─ several ───► append_batch   one call at a time; a second one when hundreds wait
- *                              │ busy: another transaction holds a stream ──► goes on by itself, on another connection
- *                              │ wanted by an inline projection, or refused with its documents ──► goes on by itself, in
+ *                              │ busy: another transaction holds a stream ──► continues alone, on another connection
+ *                              │ wanted by an inline projection, or refused with its documents ──► continues alone, in
  *                              │                                                                   a transaction
  *                              │ one of them breaks the call ──► halves, until that one fails alone
  *                              └ connection lost ──► sent again with the same ids
  *
  * Guarantees:
  * - A stream, an idempotency key and a document are in one call at a time; appends to a stream are sent in the order in
- *   which they were submitted, and none overtakes one that goes on by itself.
+ *   which they were submitted, and none overtakes one that continues alone.
  * - An append that is sent twice is sent with `checkIds`: if it was stored the first time, that is its outcome.
  * - The queue is limited in number and bytes; beyond that a call is refused with `Overloaded`.
  *
@@ -61,7 +61,7 @@ const shortBackoff: Backoff = { baseMs: 2, factor: 2, maxMs: 100, jitter: 0.5 }
 /** An append on its way. */
 interface Submission {
   readonly append: Append
-  /** Its streams, its key and its documents: what no other call may use at the same time. */
+  /** Its streams, its key and its documents: no other call may use them at the same time. */
   readonly names: readonly string[]
   /** Whether the database may have seen it in a call whose answer never came. */
   isUnanswered: boolean
@@ -71,15 +71,15 @@ interface Submission {
   inCallersSpan<T>(work: () => T): T
 }
 
-/** What one call made of one append: the database's answer, or why there will be none. */
+/** The outcome of one append in one call: the database's answer, or why there will be none. */
 type Sent = Outcome | Error
 
-/** A promise where it goes on by itself. */
+/** A promise if it continues alone. */
 type Answer = Submitted | Promise<Submitted>
 
 export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   const { database } = log
-  // Half of the connections may wait for streams that other transactions hold; the rest are for everybody else.
+  // Half of the connections may wait for streams that other transactions hold; the rest are for all other calls.
   const maxWaiting = Math.floor(database.maxConnections / 2)
   const canWait = database.engine === 'pglite' || maxWaiting > 0
   let waiting = 0
@@ -108,7 +108,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     drain: () => queue.close(new StoreClosed({})),
   }
 
-  /** Sends a batch. What cannot be settled in this call goes on by itself, as a promise. */
+  /** Sends a batch. An append that cannot be settled in this call continues alone, as a promise. */
   async function send(batch: readonly Submission[]): Promise<Answer[]> {
     if (batch[0]!.needsTransaction) return [sendInTurn(batch).then(([only]) => only!)]
     const started = performance.now()
@@ -135,7 +135,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     }
   }
 
-  /** Gives each append its outcome, or sends it on by itself. */
+  /** Gives each append its outcome, or sends it alone. */
   function settle(batch: readonly Submission[], sent: readonly Sent[]): Answer[] {
     const open = batch.filter((_, at) => isOpen(sent[at]!))
     const later = new Map<Submission, Promise<Submitted>>()
@@ -182,7 +182,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
         await answer.catch(() => {})
       }
     } finally {
-      transactions.giveBack()
+      transactions.release()
     }
     return answers
   }
@@ -195,7 +195,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     }
   }
 
-  /** Sends again what can be sent again. Rejects if one of several breaks the call. */
+  /** Sends again the appends that can be sent again. Rejects if one of several breaks the call. */
   async function sendUntilAnswered(batch: readonly Submission[], waits: boolean): Promise<Sent[]> {
     let lostAt: number | undefined
     for (let attempt = 1; ; attempt++) {
@@ -242,7 +242,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     return outcomes
   }
 
-  /** The appends whose documents were not as expected find out in a transaction of their own what was wrong. */
+  /** Appends whose documents were not as expected are sent in a transaction each, which finds the fault. */
   async function sendWithout(
     refused: ReadonlySet<number>,
     batch: readonly Submission[],
@@ -254,7 +254,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     return batch.map((each, at) => (refused.has(at) ? toTransactions([each])[0]! : sent.shift()!))
   }
 
-  /** Documents cannot be checked for an earlier try in one statement with others: each goes on in a transaction. */
+  /** Documents cannot be checked for an earlier try in one statement with others: each continues in a transaction. */
   function afterLoss(batch: readonly Submission[], error: Error): Sent[] | undefined {
     if (batch.every(each => isRepeatable(each) && (each.needsTransaction || canBeGrouped(each.append))))
       return undefined
@@ -267,7 +267,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       submission.append.checkIds = true
     }
     log.telemetry.count('event_resends_total', batch.length)
-    log.telemetry.log.warn({ schema: log.schema, attempt, error }, 'the connection broke: appends are sent again')
+    log.telemetry.log.warn({ schema: log.schema, attempt, error }, 'The connection was lost. Appends are sent again.')
     log.telemetry.publish(channels.resend, () => ({ schema: log.schema, attempt, error }))
     await sleep(delay(defaultBackoff, attempt))
   }
@@ -336,7 +336,7 @@ function namesOf({ parts, key, alongside }: Append): string[] {
   return names
 }
 
-/** Appends that share a name stay together, in their order; those that share none go their own ways. */
+/** Appends that share a name stay together, in their order; those that share none are sent separately. */
 function chainsOf(submissions: readonly Submission[]): Submission[][] {
   const chains = new Map<string, Submission[]>()
   for (const submission of submissions) {
@@ -391,7 +391,7 @@ function isNeverSent(cause: unknown): boolean {
 }
 
 /** At most so many at a time; the limit is asked again each time. A turn that is passed on is never free in between. */
-function openTurns(limit: () => number): { take(): Promise<void>; giveBack(): void } {
+function openTurns(limit: () => number): { take(): Promise<void>; release(): void } {
   let taken = 0
   const waiting: (() => void)[] = []
   return {
@@ -399,7 +399,7 @@ function openTurns(limit: () => number): { take(): Promise<void>; giveBack(): vo
       if (taken < limit()) taken++
       else await new Promise<void>(resolve => waiting.push(resolve))
     },
-    giveBack() {
+    release() {
       const next = waiting.shift()
       if (next === undefined) taken--
       else next()

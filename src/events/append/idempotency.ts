@@ -16,7 +16,7 @@ export async function claimKey({ names }: Log, key: string, digest: string, tx: 
   return made.length > 0
 }
 
-/** What the save under a key has stored, as JSON: a repeat answers with it. */
+/** The result of the save under a key, as JSON: a repeat answers with it. */
 export async function storeDocuments({ names }: Log, key: string, documents: unknown, tx: Executor): Promise<void> {
   await tx.run(sql`/* events.store_documents */
     update ${names.idempotency_keys}

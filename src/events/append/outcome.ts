@@ -1,4 +1,4 @@
-/** What the database's answer to an append means to its caller: results, an earlier outcome, or the error that says why not. */
+/** Turns the database's answer to an append into results, an earlier outcome, or the error that says why not. */
 
 import type { RillflowError } from '../../core/errors.ts'
 import type { Executor } from '../../database/database.ts'
@@ -15,7 +15,7 @@ import type { Log } from '../log.ts'
 import { expectedVersion } from './prepare.ts'
 import type { Append, Outcome } from './send.ts'
 
-/** What one append to one stream came to. */
+/** The result of an append to one stream. */
 export interface AppendResult {
   readonly stream: string
   /** The stream's version after it. */
@@ -27,7 +27,7 @@ export interface AppendResult {
   readonly repeated: boolean
 }
 
-/** The answer as the caller gets it, or the error that says what was refused. */
+/** The answer for the caller, or the error of a refusal. */
 export function resultsOf(append: Append, outcome: Outcome): AppendResult[] {
   if (outcome.kind !== 'appended') throw refusal(append, outcome)
   return append.parts.map(({ stream, events }, at) => ({
@@ -68,16 +68,16 @@ export async function earlierResults(
     const row = found.get(part.stream)
     if (row === undefined && by === 'key' && found.size > 0 && append.parts.length === 1)
       throw new IdempotencyMismatch({ key: append.key! })
-    // Its events were deleted with the stream, after the time that archived ones are kept.
+    // Its events were deleted with the stream, when the retention of archived streams had passed.
     if (row === undefined) throw new StreamTombstoned({ stream: part.stream })
     const { stream, version, position } = row
     return { stream, version, position, eventIds: row.ids.split(','), repeated: true }
   })
 }
 
-/** What was repeated, or undefined if nothing was, or must not be: by its key, or by the ids of its events. */
+/** How the append is a repeat: by its key, or by the ids of its events. Undefined if it is none, or must not be one. */
 export function repeatedBy(append: Append, { kind }: Outcome, resent = false): 'key' | 'ids' | undefined {
-  // Sent twice by us it is still the caller's first call.
+  // An append that this process sent twice is still the caller's first call.
   if (kind === 'stored' && (resent || append.key === undefined)) return 'ids'
   if ((kind !== 'repeated' && kind !== 'stored') || append.onRepeat === 'error') return undefined
   return kind === 'repeated' ? 'key' : 'ids'

@@ -1,6 +1,6 @@
 /**
- * From what the caller wrote to what the database takes. Everything that can be wrong with an event by itself is found
- * here, before anything is sent, and named by its path.
+ * Checks the events of an append and turns them into the form that the database takes. Every fault of a single event is
+ * found here, before anything is sent, and named by its path.
  */
 import { createHash } from 'node:crypto'
 import { type Awaitable, isPromise } from '../../core/core.ts'
@@ -8,6 +8,7 @@ import { InvalidEvent, InvalidOption } from '../../core/errors.ts'
 import { canonicalUuid } from '../../core/id.ts'
 import { canonicalJson, encodeJson } from '../../core/json.ts'
 import { checkName, nameFault } from '../../core/name.ts'
+import { describe } from '../../core/options.ts'
 import { checkSchema, type SchemaIssue } from '../../core/schema-check.ts'
 import type { NewEventOf } from '../definition.ts'
 import type { Log } from '../log.ts'
@@ -15,7 +16,7 @@ import type { Log } from '../log.ts'
 /** The version a stream must have: any, none yet (0), at least one event, or exactly this one. */
 export type Expected = 'any' | 'empty' | 'exists' | number
 
-/** What applies to a whole append and to each of its events that does not say otherwise. */
+/** Options of a whole append; an event may override them. */
 export interface AppendDefaults {
   headers?: Readonly<Record<string, unknown>> | undefined
   correlationId?: string | undefined
@@ -52,13 +53,13 @@ export function prepareParts(
   return checks.length === 0 ? prepared : Promise.all(checks).then(() => prepared)
 }
 
-/** Equal for two appends that say the same, whatever ids, headers and key order they say it with. */
+/** Equal for two appends with the same content, whatever their ids, headers and order of keys. */
 export function digestOf(parts: readonly StreamEvents[]): string {
   const said = parts.map(({ stream, events }) => [stream, events.map(({ type, data }) => [type, data])])
   return createHash('sha256').update(canonicalJson(said)).digest('hex')
 }
 
-/** What is expected, as the functions of the database take it: `exact` has a version at its side. */
+/** The expected version, as the functions of the database take it: `exact` goes with a version. */
 export function expectedWord(expected: Expected): 'any' | 'empty' | 'exists' | 'exact' {
   return typeof expected === 'number' ? 'exact' : expected
 }
@@ -87,7 +88,7 @@ export interface CheckedEvent {
   readonly bytes: number
 }
 
-/** Checks of asynchronous schemas are added to `checks`; the event counts as checked when they have come through. */
+/** Checks of asynchronous schemas are added to `checks`; the event counts as checked when they have succeeded. */
 export function checkEvent(
   log: Log,
   event: NewEventOf<string, unknown>,
@@ -138,7 +139,7 @@ function headersText(
   return text === '{}' ? undefined : text
 }
 
-/** What is checked is what is stored: the data as it comes back from JSON. */
+/** The stored form is checked: the data as it comes back from JSON. */
 function checkAgainstSchema(log: Log, type: string, text: string, checks: Promise<void>[]): void {
   const schema = log.schemas.get(type)
   if (schema === undefined) return
@@ -151,7 +152,7 @@ function checkAgainstSchema(log: Log, type: string, text: string, checks: Promis
   } else refuseIssues(type, issues)
 }
 
-/** With the id of an event that was read; without, it is one to be written. */
+/** `eventId` is given for an event that was read; without it, the event is to be written. */
 export function refuseIssues(type: string, issues: readonly SchemaIssue[], eventId?: string): void {
   const issue = issues[0]
   if (issue === undefined) return
@@ -164,14 +165,17 @@ export function checkExpected(expected: Expected): void {
   if (Number.isSafeInteger(expected) && expected >= 0) return
   throw new InvalidOption({
     option: 'expected',
-    reason: `must be 'any', 'empty', 'exists' or a version from 0, not ${String(expected)}`,
+    reason: `The option "expected" is ${describe(expected)}. It must be 'any', 'empty', 'exists' or a version from 0.`,
   })
 }
 
 function refuseRepeated(parts: readonly Part[]): void {
   if (parts.length === 1 && parts[0]!.events.length === 1) return
   if (parts.length > 1 && new Set(parts.map(part => part.stream)).size < parts.length)
-    throw new InvalidOption({ option: 'streams', reason: 'one append names a stream twice; put its events together' })
+    throw new InvalidOption({
+      option: 'streams',
+      reason: 'One append names a stream twice. Give all events of a stream together.',
+    })
   const ids = parts.flatMap(part => part.events.map(event => event.id))
   if (ids.length > 1 && new Set(ids).size < ids.length) {
     const id = ids.find((each, at) => ids.indexOf(each) !== at)

@@ -29,7 +29,7 @@ export interface Append {
 export interface Alongside {
   /** The documents, each by a name of its own: two appends with the same one are never in one call. */
   readonly names: readonly string[]
-  /** How much of a call they take, as so many events. */
+  /** Their share of a call, counted as events. */
   readonly count: number
   write(tx: Transaction, parts: readonly Part[]): Promise<void>
   /** Set if several appends of this shape can write theirs in one statement, which is quicker than a transaction each. */
@@ -55,7 +55,7 @@ export interface Outcome {
   readonly positions: readonly number[]
 }
 
-/** What each means is in `fragments.sql.ts`. */
+/** `fragments.sql.ts` says what each of them means. */
 export type OutcomeKind =
   | 'appended'
   | 'conflict'
@@ -107,7 +107,7 @@ export async function sendBatch(
   return given.map(append => outcomeOf.get(append)!)
 }
 
-/** What `append_batch` and `append_check` look at, of the appends as they stand. */
+/** The arguments that `append_batch` and `append_check` share. */
 export function batchArguments(appends: readonly Append[], waits: boolean): Fragment {
   const parts = appends.flatMap(append => append.parts)
   const streams = [...new Set(parts.map(part => part.stream))].sort(byBytes)

@@ -41,7 +41,7 @@ const columns = [
   'created_at',
 ]
 
-/** Gives the last position drawn. `before` is what the import under this name had stored until now. */
+/** Returns the last position drawn. `before` is the progress of the import under this name until now. */
 export async function storeChunk(log: Log, chunk: Chunk, name: string | undefined, before: number): Promise<number> {
   const store = (): Promise<number> =>
     log.database.transaction(tx => storeIn(log, tx, chunk, name, before), { timeoutMs: 120_000 })
@@ -85,7 +85,7 @@ async function storeIn(
   return Number(positions.at(-1)!)
 }
 
-/** Locks the chunk's streams, moves them on by its events, and gives the versions they had before. */
+/** Locks the chunk's streams, adds its events to their versions, and returns the versions before. */
 async function takeStreams(log: Log, tx: Transaction, chunk: Chunk): Promise<Map<string, number>> {
   const counts = new Map<string, number>()
   for (const { stream } of chunk.events) counts.set(stream, (counts.get(stream) ?? 0) + 1)
@@ -118,7 +118,7 @@ async function takeStreams(log: Log, tx: Transaction, chunk: Chunk): Promise<Map
   return versions
 }
 
-/** Locks those that exist, in the order everybody locks in. */
+/** Locks those that exist, in the order in which every transaction locks streams. */
 async function lockStreams(log: Log, tx: Transaction, streams: readonly string[]): Promise<Map<string, number>> {
   if (streams.length === 0) return new Map()
   const rows = await tx.runArrays(sql`/* events.import_lock_streams */
@@ -134,7 +134,7 @@ async function lockStreams(log: Log, tx: Transaction, streams: readonly string[]
   return new Map((rows as [string, number][]).map(([stream, version]) => [stream, Number(version)]))
 }
 
-/** None becomes inline until the chunk is committed: to have looked holds the barrier. */
+/** No projection becomes inline until the chunk is committed: reading the table holds the barrier. */
 async function refuseInline(log: Log, tx: Transaction, chunk: Chunk): Promise<void> {
   const [inline] = await tx.run<{ name: string }>(sql`/* events.import_inline */
     select name
@@ -146,7 +146,7 @@ async function refuseInline(log: Log, tx: Transaction, chunk: Chunk): Promise<vo
   if (inline !== undefined) throw new ImportBypassesInline({ projection: inline.name })
 }
 
-/** Moves the import's own mark; zero rows mean that another process is at the same import. */
+/** Updates the progress of the import; zero rows mean that another process runs the same import. */
 async function advance(log: Log, tx: Transaction, name: string, before: number, chunk: Chunk): Promise<void> {
   const moved = await tx.run(sql`/* events.import_advance */
     insert into ${log.names.imports} as known (name, events, digest, updated_at)

@@ -3,13 +3,14 @@
  *
  * The source is cut into chunks; each is one transaction that locks its streams, announces, draws positions, copies and
  * commits, so that readers never wait for more than one chunk. The import as a whole is **not** atomic: when it fails,
- * what came before the failing chunk stays. Under a name it is resumable: count and digest of what was stored are
- * committed with each chunk, and a source given again under that name is skipped, and compared, up to there.
+ * the chunks before the failing one stay. Under a name it is resumable: the count and the digest of the stored events
+ * are committed with each chunk, and a source that is given again under that name is compared and skipped up to there.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { throwIfAborted } from '../../core/abort.ts'
 import { InvalidEvent, InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
+import { describe } from '../../core/options.ts'
 import { copyField } from '../../database/copy-text.ts'
 import { sql } from '../../database/sql.ts'
 import { type CheckedEvent, checkEvent } from '../append/prepare.ts'
@@ -19,7 +20,7 @@ import type { Log } from '../log.ts'
 import { type Chunk, type ImportLine, storeChunk } from './chunk.ts'
 
 export interface ImportOptions {
-  /** Makes the import resumable: the same source under the same name goes on where it stopped. */
+  /** Makes the import resumable: the same source under the same name continues where it stopped. */
   name?: string | undefined
   /** Events per transaction, at most 10 000. Default 5000. */
   chunkSize?: number | undefined
@@ -28,7 +29,7 @@ export interface ImportOptions {
 }
 
 export interface ImportProgress {
-  /** Events of the source dealt with, those of an earlier run included. */
+  /** Events of the source so far, including those of an earlier run. */
   readonly events: number
   /** Of these, stored by an earlier run. */
   readonly resumed: number
@@ -57,7 +58,10 @@ export async function importEvents(
 ): Promise<ImportProgress> {
   const chunkSize = options.chunkSize ?? 5000
   if (!Number.isInteger(chunkSize) || chunkSize < 1 || chunkSize > maxChunk)
-    throw new InvalidOption({ option: 'chunkSize', reason: `must be from 1 to ${maxChunk}, not ${chunkSize}` })
+    throw new InvalidOption({
+      option: 'chunkSize',
+      reason: `The option "chunkSize" of import is ${describe(chunkSize)}. It must be a whole number from 1 to ${maxChunk}.`,
+    })
   if (options.name !== undefined) checkName('Import', options.name)
   const resumed = await storedBefore(log, options.name)
   const started = performance.now()
@@ -109,7 +113,7 @@ async function* chunksOf(
   let turnedAt = performance.now()
   for await (const event of source) {
     throwIfAborted(options.signal)
-    // A source that never waits would keep the event loop, and with it the chunk that is just being stored.
+    // A source that never waits would keep the event loop, and with it the chunk that is being stored.
     if (performance.now() - turnedAt > turnMs) {
       await new Promise(setImmediate)
       turnedAt = performance.now()

@@ -1,10 +1,10 @@
 /**
- * Changing what is inline while others append.
+ * Changes the set of inline projections while other transactions append.
  *
- * An append has looked at `inline_projections` before it writes anything, and keeps that look as a shared lock until its
- * transaction ends. A transaction that holds the barrier, the exclusive lock of that table, therefore knows: every event of an append
- * that has looked is committed or will never be, so the log is settled up to its head; and the next append waits, then
- * sees what is decided here. What must happen at that moment (to fold the last events, to rename a table) belongs between
+ * An append has looked at `inline_projections` before it writes anything, and keeps that look as a shared lock until
+ * its transaction ends. A transaction that holds the barrier, the exclusive lock of that table, therefore knows: every
+ * event of an append that has looked is committed or will never be, so the log is settled up to its head; and the next
+ * append waits, then sees the change. Work for that moment (folding the last events, renaming a table) belongs between
  * taking the barrier and the commit.
  *
  * Take it first: a transaction that has locked documents or rows of consumers before may wait for an append that waits
@@ -51,7 +51,7 @@ export async function activateInline(
   await noteChange(log, tx)
 }
 
-/** Makes it inline no more with this transaction's commit. False if it was not. */
+/** Ends that a projection is inline, with this transaction's commit. False if it was not inline. */
 export async function retireInline(log: Log, tx: Transaction, name: string): Promise<boolean> {
   await holdInlineBarrier(log, tx)
   const retired = await tx.run(sql`/* inline.retire */
@@ -62,7 +62,7 @@ export async function retireInline(log: Log, tx: Transaction, name: string): Pro
   return retired.length > 0
 }
 
-/** Waits for every append that has looked, and makes the next ones wait until this transaction ends. */
+/** Waits for every append that has read the table, and makes the next ones wait until this transaction ends. */
 export async function holdInlineBarrier(log: Log, tx: Transaction): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {
@@ -70,7 +70,7 @@ export async function holdInlineBarrier(log: Log, tx: Transaction): Promise<void
     } catch (error) {
       const state = isRillflowError(error) ? sqlStateOf(error.cause) : undefined
       if (state !== lockNotAvailable) throw error
-      const what = 'The end of the transactions that have appended'
+      const what = 'The end of the transactions with open appends'
       if (tries === maxTries) throw new TimedOut({ what, timeoutMs: maxTries * waitMs }, error)
       await sleep(delay(pauses, tries))
     }
@@ -96,7 +96,7 @@ async function lockTable(log: Log, tx: Transaction): Promise<void> {
     select set_config('lock_timeout', ${before!.timeout}::text, true)`)
 }
 
-/** What a transaction stricter than read committed trips over if it began before. */
+/** The row that makes a transaction stricter than read committed fail if it began before. */
 async function noteChange(log: Log, tx: Transaction): Promise<void> {
   await tx.run(sql`/* inline.change */
     update ${log.names.inline_changes}

@@ -1,13 +1,12 @@
 /**
- * An append that meets inline projections, in one transaction:
+ * An append with inline projections, in one transaction:
  *
  *     append_check ──► the projections, one after the other ──► append_store ──► commit
  *     keys, streams locked, ids,  they see versions, no          announce, draw
  *     versions                    positions                      positions, insert
  *
- * No user code runs while a bound is announced, so a slow projection holds back no reader. Two appends that
- * change one document wait for each other before positions are drawn: what a projection does to a document, it does in
- * the order of positions.
+ * No user code runs while a bound is announced, so a slow projection holds back no reader. Two appends that change one
+ * document wait for each other before positions are drawn: a projection changes a document in the order of positions.
  */
 
 import { abortable, onAbort } from '../../core/abort.ts'
@@ -58,12 +57,12 @@ export function inlineTimeout(log: Log): number {
 }
 
 interface Checked {
-  /** Of an append that is accepted: as if it were stored, but for its positions. */
+  /** The events of an accepted append, complete but for their positions. */
   readonly outcome: Outcome
   /** By part, the version before its first event. */
   readonly base: readonly number[]
   readonly createdAt: Date
-  /** The inline projections that want some of it, with their versions. */
+  /** The inline projections that want some of its events, with their versions. */
   readonly active: ReadonlyMap<string, number>
 }
 
@@ -179,7 +178,7 @@ async function store(log: Log, append: Append, { base, createdAt }: Checked, tx:
   })
 }
 
-/** The events as they will be read, but for their position: in the columns that reading takes. */
+/** The events as they will be read, without their positions: in the columns that reading takes. */
 function provisionalRows(append: Append, { base, createdAt }: Checked): unknown[][] {
   return append.parts.flatMap((part, at) =>
     part.events.map((event, n) => {

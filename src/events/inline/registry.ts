@@ -1,4 +1,4 @@
-/** The inline projections whose code this store has. Which of them are active is said by the database alone. */
+/** The inline projections whose code this store has. The database alone decides which of them are active. */
 import { DuplicateConsumer } from '../../core/errors.ts'
 import type { Transaction } from '../../database/database.ts'
 import type { Append } from '../append/send.ts'
@@ -19,14 +19,16 @@ export interface InlineProjection {
 }
 
 export interface InlineRegistry {
-  /** The function returned takes it out again. */
+  /** The function returned removes it. */
   register(projection: InlineProjection): () => void
   get(name: string): InlineProjection | undefined
   /** In the order they were registered, which is the order they run in. */
   list(): InlineProjection[]
-  /** Whether one probably wants an event of this append, going by the last ones: saves asking, and is never relied on. */
+  /**
+   * Whether one probably wants an event of this append, as the last ones did: saves a question, and is never relied on.
+   */
   mayWant(append: Pick<Append, 'parts'>): boolean
-  /** What the database has just said of an append with such events. */
+  /** Records the database's answer for an append with such events. */
   learn(append: Pick<Append, 'parts'>, wanted: boolean): void
 }
 
@@ -48,10 +50,10 @@ export function inlineRegistry(): InlineRegistry {
     learn({ parts }, isWanted) {
       for (const { type } of parts.flatMap(({ events }) => events)) {
         if (!isWanted) wanted.delete(type)
-        else if (wanted.size < mostLearned) wanted.add(type)
+        else if (wanted.size < maxLearned) wanted.add(type)
       }
     },
   }
 }
 
-const mostLearned = 10_000
+const maxLearned = 10_000

@@ -1,6 +1,6 @@
 /**
- * Announcing and settling: how nothing is ever skipped, of the log and of every other table that is read in the order
- * of a sequence.
+ * Announcing and settling: readers skip no row of the log, nor of any other table that is read in the order of a
+ * sequence.
  *
  *     append   announce: take a shared advisory lock that carries a lower bound ──► draw ──► insert ──► commit
  *     reader   settle: 1. head of the sequence   2. least bound announced   ──► 3. read up to the lesser of the two

@@ -17,11 +17,11 @@ import type { Log } from '../log.ts'
 export interface Settled {
   /** The last position that was drawn, in any process. */
   readonly head: number
-  /** Everything up to here is final. */
+  /** Every event up to here is visible or will never exist. */
   readonly settled: number
   /** Changes when another server takes over. */
   readonly timeline: string
-  /** Changes when the server may have restarted: what was in its memory only is then gone. */
+  /** Changes when the server may have restarted: data that was only in its memory is lost then. */
   readonly epoch: number
 }
 
@@ -55,7 +55,7 @@ export function epochOf(log: Log, session: string): number {
   const known = sessionsOf.get(log) ?? { epoch: 0, sessions: new Set<string>() }
   sessionsOf.set(log, known)
   if (!known.sessions.has(session)) {
-    if (known.sessions.size >= mostSessions) known.sessions.clear()
+    if (known.sessions.size >= maxSessions) known.sessions.clear()
     known.sessions.add(session)
     known.epoch++
   }
@@ -63,7 +63,7 @@ export function epochOf(log: Log, session: string): number {
 }
 
 const sessionsOf = new WeakMap<Log, { epoch: number; sessions: Set<string> }>()
-const mostSessions = 1_000
+const maxSessions = 1_000
 
 /** The transactions that hold the log back, the lowest bound first. */
 export async function heldBackBy(log: Log): Promise<HeldBackBy[]> {

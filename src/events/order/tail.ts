@@ -1,6 +1,6 @@
 /**
- * Following the log: every event after a position, in order, none twice, none skipped, until it is stopped.
- * Archived streams are followed too: a follower that falls behind must not miss what was archived meanwhile.
+ * Following the log: every event after a position, in order, none twice, none skipped, until it is stopped. Archived
+ * streams are followed too: a follower that falls behind must not miss events that were archived meanwhile.
  *
  * Invariant: the cursor never passes `settled`. After a restart of the server it goes back to the last event given out,
  * and that event must still be there: positions between it and the settled head may not have been on disk yet, and are
@@ -39,7 +39,7 @@ export async function* followLog(
 
 const tailOptionNames: readonly string[] = [...filterNames, 'from', 'signal']
 
-/** From here on whole pages by COPY are worth their connection. */
+/** From this number of events on, a page by COPY is worth its connection. */
 const farBehind = 5_000
 
 export async function* tailLog(
@@ -53,7 +53,8 @@ export async function* tailLog(
   let seen: Settled | undefined
   if (from !== 'start') seen = await rereadable(log.database, log, () => settle(log))
   let start = from === 'now' ? seen!.settled : from === 'start' ? 0 : from
-  if (seen !== undefined && seen.head < start) throw rewound(log, start, seen, 'its head is below where to begin')
+  if (seen !== undefined && seen.head < start)
+    throw rewound(log, start, seen, 'its head is below the position to begin from')
   let cursor = start
   let last: RecordedEvent | undefined
   for (;;) {
@@ -61,9 +62,9 @@ export async function* tailLog(
     try {
       if (seen !== undefined && seen.epoch !== now.epoch) {
         if (last !== undefined) await verify(log, last, now)
-        // The head that was 'now' may have been in the server's memory only.
+        // The head at the time of 'now' may have been in the server's memory only.
         else if (from === 'now' && now.head < start) start = now.head
-        else if (now.head < start) throw rewound(log, start, now, 'its head is below where to begin')
+        else if (now.head < start) throw rewound(log, start, now, 'its head is below the position to begin from')
         cursor = last?.position ?? start
       }
       seen = now
@@ -89,7 +90,7 @@ export async function* tailLog(
   }
 }
 
-/** The server may have restarted: is the log still the one we read? */
+/** The server may have restarted: checks that the log is still the one that was read. */
 async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
   if (!(await rereadable(log.database, log, () => isStillKnown(log, last))))
     throw rewound(log, last.position, now, `event ${last.id} at ${last.position} no longer exists`)

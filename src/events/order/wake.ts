@@ -1,11 +1,12 @@
 /**
- * Hints that something happened: at once within the process, and by one notification for all that happened meanwhile to
- * other processes. A hint that is lost costs a poll interval, never an event.
+ * Hints of changes: at once within the process, and to other processes by one notification for all changes of 20 ms. A
+ * hint that is lost costs a poll interval, never an event.
  *
  *     appended, send(kind) ──┬──► listeners of this store, at once
  *                            └──► pg_notify, at most every 20 ms ──► listeners of other stores on this schema
  *
- * Each kind of hint has a name that the folder which sends it has chosen; nothing here knows what it stands for.
+ * Each kind of hint has a name that the folder which sends it has chosen; this file does not know the meaning of any of
+ * them.
  *
  * The notification is sent alongside the append, on a connection of its own. Inside the append's transaction it takes a
  * server-wide lock until the commit: measured, that halves the throughput of single appends.
@@ -23,7 +24,7 @@ export interface Wake {
   appendedIn(tx: AnyTransaction, executor: Executor): Promise<void>
   /** Calls `listener` after every append, until the function returned is called. Begins to listen on first use. */
   onHint(listener: () => void): () => void
-  /** Something about consumers has changed: a lease is free, one was paused or reset, a retry was asked for. */
+  /** A consumer has changed: its lease is free, it was paused or reset, or a retry was requested. */
   changed(): void
   /** Calls `listener` after every such change, in whatever process. Begins to listen on first use. */
   onChange(listener: () => void): () => void
@@ -58,7 +59,7 @@ export function openWake(log: Log): Wake {
     const [what, sender] = payload.split('\n@')
     // The sender has called its own listeners already.
     if (sender === self) return
-    // An empty payload stands for all that was missed while the connection was away.
+    // An empty payload stands for all hints that were lost while the connection was down.
     for (const kind of listeners.keys()) if (what === '' || what === payloadOf(kind)) hint(kind)
   }
   const receiveLocal = (channel: string, payload: string): void => {
@@ -70,7 +71,7 @@ export function openWake(log: Log): Wake {
     hint(kind)
     if (closed) return
     if (database.engine === 'pglite') {
-      // No other process has this database, but there may be other stores on it.
+      // No other process uses this database, but there may be other stores on it.
       for (const call of database.neighbours) if (call !== receiveLocal) call(log.channel, payloadOf(kind))
       return
     }

@@ -51,7 +51,7 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
   return watchHead(log, { settle: () => settle(log), listen: wake.onHint }, pollMs)
 }
 
-/** The same for whatever has positions that are announced and settled as those of the log are. */
+/** The same for any table whose positions are announced and settled like those of the log. */
 export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch {
   const waiters = new Set<Waiter>()
   const loop = openLoop({ look, pollMs, clock: log.clock, onFailure })
@@ -114,7 +114,7 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch 
     } else if (seen !== undefined && seen.epoch !== now.epoch) {
       waiter.resolve(now)
     } else if (seen !== undefined && now.head < seen.head) {
-      waiter.reject(rewound(log, after, now, 'its head is below what was read'))
+      waiter.reject(rewound(log, after, now, 'its head is below the last position that was read'))
     } else if (now.settled > after) {
       waiter.resolve(now)
     }
@@ -122,8 +122,8 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch 
 }
 
 /**
- * Whether an event that was read is still in the log, or was deleted with its stream, as retention does. Another one in its
- * place, or none in a stream that is in use, are signs of another log.
+ * Whether an event that was read is still in the log, or was deleted with its stream, as retention does. Another event
+ * in its place, or none in a stream that is in use, means that it is another log.
  */
 export async function isStillKnown(log: Log, event: RecordedEvent): Promise<boolean> {
   const rows = await log.database.run<{ event_id: string | null }>(sql`/* events.verify */
@@ -141,7 +141,7 @@ export async function isStillKnown(log: Log, event: RecordedEvent): Promise<bool
 
 export function rewound(log: Log, cursor: number, now: Settled, reason: string): InstanceType<typeof LogRewound> {
   const error = new LogRewound({ cursor, head: now.head, reason })
-  log.telemetry.log.error({ schema: log.schema, error }, 'the log is not the one that was read before')
+  log.telemetry.log.error({ schema: log.schema, error }, 'The log is not the one that was read before.')
   log.telemetry.publish(channels.rewound, () => ({ schema: log.schema, error }))
   return error
 }

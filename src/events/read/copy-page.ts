@@ -15,7 +15,7 @@ import { eventColumns, eventsOfCopy, lastPosition } from './rows.ts'
 
 export interface CopiedPage {
   readonly bytes: Buffer
-  /** Everything up to here has been looked at. */
+  /** The log was searched up to here. */
   readonly reached: number
 }
 
@@ -23,7 +23,7 @@ const fewEvents = 1_000
 /** A rare type must not make one statement look at the whole log. */
 const window = 10_000
 
-/** Whether a page is worth it, and the filter nothing that only a prepared statement can say. */
+/** Whether a page is large enough, and the filter needs no parameters. */
 export function isWorthCopying(filter: EventFilter, after: number, to: number, limit: number): boolean {
   const { types: _, ...rest } = filter
   const isSimple = Object.values(rest).every(wish => wish === undefined)

@@ -1,9 +1,9 @@
 /**
  * Reading the log in position order, only as far as it is settled, so that nothing can appear behind the reader later.
  *
- * Without a filter pages come by COPY: half of what a page costs is the driver's work per row and column, and taking
- * fields from the bytes costs less (measured: 6.6 µs of CPU an event against the driver's 10.3). With a filter the log is
- * read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
+ * Without a filter pages come by COPY: half of the cost of a page is the driver's work per row and column, and taking
+ * fields from the bytes costs less (measured: 6.6 µs of CPU an event against the driver's 10.3). With a filter the log
+ * is read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
  * index of its own.
  */
 import { checkWhole, maxPosition, optionNames } from '../../core/options.ts'
@@ -16,7 +16,7 @@ import { checkPaging, readsAhead, rereadable } from './read.ts'
 import { eventColumns, eventsOfCopy, eventsOfRows, lastPosition } from './rows.ts'
 import { inPages } from './sequence.ts'
 
-/** Which events are wanted; all that is given must hold. */
+/** Which events are wanted; all given conditions must hold. */
 export interface EventFilter<Type extends string = string> {
   /** The types as readers see them, after upcasting. */
   types?: readonly Type[] | undefined
@@ -35,7 +35,7 @@ export const filterNames: readonly string[] = optionNames<EventFilter>(filterFie
 export type From = 'start' | 'now' | number
 
 export interface ReadLogOptions<Type extends string = string> extends EventFilter<Type> {
-  /** Where to begin: 'start', 'now' for none of those there are, or a position for the events after it. Default 'start'. */
+  /** Where to begin: 'start', 'now' for no past events, or a position for the events after it. Default 'start'. */
   from?: From | undefined
   /** The highest position wanted. */
   to?: number | undefined
@@ -104,7 +104,7 @@ function pagesUpTo(log: Log, executor: Executor, options: ReadLogOptions & { to:
 
 interface Page {
   readonly events: readonly RecordedEvent[]
-  /** Everything up to here has been looked at. */
+  /** The log was searched up to here. */
   readonly reached: number
 }
 
@@ -120,14 +120,14 @@ function isCopied(log: Log, executor: Executor, options: ReadLogOptions): boolea
   return executor === log.database && wishes.every(wish => wish === undefined)
 }
 
-/** Copied pages are asked for ahead as they come, not as they are handed over. */
+/** The next copied page is requested when one arrives, not when it is passed on. */
 function asksAhead(log: Log, executor: Executor, options: ReadLogOptions): boolean {
   return readsAhead(log, executor) && !isCopied(log, executor, options)
 }
 
-/** The next page is asked for before this one is taken apart, so that the server works while we do. */
+/** The next page is requested before this one is decoded, so that server and client work at the same time. */
 function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): PageReader {
-  // Embedded a page keeps the thread for as long as it takes, so it is a smaller one.
+  // An embedded database works on this thread, so its pages are smaller.
   const limit = log.database.engine === 'pglite' ? log.database.batch.readEvents : copyPage
   let hidden: string | undefined
   const copy = async (after: number, to: number): Promise<Buffer> => {
@@ -151,7 +151,7 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
       coming = { after: last, page: copy(last, to) }
       // If the reader stops here, no one awaits it.
       coming.page.catch(() => {})
-      // Taking this one apart keeps the thread: let the question out first.
+      // Decoding keeps the thread busy: the request for the next page is sent first.
       await new Promise(setImmediate)
     }
     const events = await eventsOfCopy(log, page)
@@ -159,7 +159,10 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
   }
 }
 
-/** Looking up each event's stream costs a third of the reading, so it is done only if there is anything to leave out. */
+/**
+ * Looking up each event's stream costs a third of the reading, so it is done only if there are archived streams to
+ * skip.
+ */
 async function archivedClause(log: Log): Promise<string> {
   const [row] = await log.database.run<{ found: boolean }>(sql`/* events.has_archived */
     select exists (

@@ -24,13 +24,13 @@ export interface PageRequest {
 export interface Page {
   /** In the order of their positions. */
   readonly events: readonly RecordedEvent[]
-  /** Everything up to here has been looked at. */
+  /** The log was searched up to here. */
   readonly reached: number
   /** By position: why an event could not be given its shape. */
   readonly faults: ReadonlyMap<number, unknown>
 }
 
-/** Archived streams are read too: a follower that falls behind must not miss what was archived meanwhile. */
+/** Archived streams are read too: a follower that falls behind must not miss events that were archived meanwhile. */
 export async function readPage(log: Log, request: PageRequest, executor: Executor = log.database): Promise<Page> {
   if (executor === log.database && isCopied(request)) return pageOfCopied(log, request, await fetchPage(log, request))
   const { filter, after, to, limit } = request
@@ -41,7 +41,7 @@ export async function readPage(log: Log, request: PageRequest, executor: Executo
   return { events: wanted(request, events, faults), reached, faults }
 }
 
-/** Whether a page comes as bytes, which can be asked for ahead of its being made events of. */
+/** Whether the page is fetched as raw COPY bytes, so that it can be prefetched before decoding. */
 export function isCopied({ filter, after, to, limit }: PageRequest): boolean {
   return isWorthCopying(filter, after, to, limit)
 }
@@ -104,7 +104,7 @@ export function matches(event: RecordedEvent, filter: EventFilter): boolean {
   return headers === undefined || contains(event.headers, headers)
 }
 
-/** What jsonb's `@>` finds: objects part by part, arrays element by element, anything else by value. */
+/** The same as jsonb's `@>`: objects part by part, arrays element by element, anything else by value. */
 export function contains(whole: unknown, part: unknown): boolean {
   if (Array.isArray(part))
     return Array.isArray(whole) && part.every(each => whole.some(element => contains(element, each)))

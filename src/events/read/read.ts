@@ -9,7 +9,7 @@
 
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
-import { optionNames } from '../../core/options.ts'
+import { describe, optionNames } from '../../core/options.ts'
 import { retry } from '../../core/retry.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -117,12 +117,15 @@ function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof 
         limit ${limit}::integer`
 }
 
-/** Embedded the next page would only take the thread from the consumer; in a transaction its statements would wait. */
+/** Not for an embedded database, which works on this thread, and not in a transaction, whose statements would wait. */
 export function readsAhead(log: Log, executor: Executor): boolean {
   return executor === log.database && log.database.engine === 'postgres'
 }
 
-/** Reading again after a lost connection is always safe; inside a transaction there is nothing to come back to. */
+/**
+ * Reading again after a lost connection is always safe; inside a transaction it is not, because the transaction is lost
+ * with the connection.
+ */
 export function rereadable<T>(executor: Executor, log: Log, read: () => Promise<T>): Promise<T> {
   return executor === log.database ? retry(read, { retries: 6, clock: log.clock }) : read()
 }
@@ -133,11 +136,17 @@ function checkRange(options: ReadOptions): void {
   for (const name of ['since', 'until'] as const) {
     const time = options[name]
     if (time !== undefined && !(time instanceof Date && !Number.isNaN(time.getTime())))
-      throw new InvalidOption({ option: name, reason: `must be a valid Date, not ${String(time)}` })
+      throw new InvalidOption({
+        option: name,
+        reason: `The option "${name}" of read is ${describe(time)}. It must be a valid Date.`,
+      })
   }
   const { direction = 'forwards' } = options
   if (direction !== 'forwards' && direction !== 'backwards')
-    throw new InvalidOption({ option: 'direction', reason: `must be 'forwards' or 'backwards', not ${direction}` })
+    throw new InvalidOption({
+      option: 'direction',
+      reason: `The option "direction" of read is ${describe(direction)}. It must be 'forwards' or 'backwards'.`,
+    })
 }
 
 export function checkPaging({ limit, pageSize }: { limit?: number | undefined; pageSize?: number | undefined }): void {
@@ -147,5 +156,8 @@ export function checkPaging({ limit, pageSize }: { limit?: number | undefined; p
 
 function checkWhole(option: string, value: number | undefined, least: number): void {
   if (value !== undefined && !(Number.isSafeInteger(value) && value >= least))
-    throw new InvalidOption({ option, reason: `must be a whole number from ${least}, not ${String(value)}` })
+    throw new InvalidOption({
+      option,
+      reason: `The option "${option}" is ${describe(value)}. It must be a whole number from ${least}.`,
+    })
 }

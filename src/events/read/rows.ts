@@ -26,7 +26,7 @@ const columns = [
   'created_at',
 ] as const
 
-/** What to select of the log, to have rows that `eventsOfRows` takes. */
+/** The columns to select of the log, for rows that `eventsOfRows` takes. */
 export const eventColumns: Identifier = identifiers(columns)
 
 /** The same of a joined table, with other expressions in the place of some columns. */
@@ -42,7 +42,7 @@ export const eventColumnCount: number = columns.length
 
 /** Of rows that begin with `eventColumns`. */
 export function eventsOfRows(log: Log, rows: readonly (readonly unknown[])[]): Awaitable<RecordedEvent[]> {
-  return finish(log, rows.map(rawEventOfRow))
+  return toReaders(log, rows.map(rawEventOfRow))
 }
 
 /** As it is stored, whatever readers expect. */
@@ -56,10 +56,10 @@ export async function eventsOfCopy(log: Log, page: Buffer): Promise<RecordedEven
   const line = new CopiedLine(page)
   while (line.next()) {
     events.push(eventOf(line))
-    // The next page is coming in meanwhile, if its bytes are let in.
+    // A turn of the event loop lets the bytes of the next page arrive meanwhile.
     if (events.length % turnEvery === 0) await new Promise(setImmediate)
   }
-  return finish(log, events)
+  return toReaders(log, events)
 }
 
 const turnEvery = 250
@@ -102,7 +102,7 @@ function eventOf(fields: Fields): RecordedEvent {
 
 const noHeaders: Readonly<Record<string, unknown>> = Object.freeze({})
 
-/** The fields of a row, one after the other, from wherever they come. */
+/** The fields of a row, one after the other, from either source. */
 type Fields = Pick<CopiedLine, 'number' | 'text' | 'plain' | 'textOrNull' | 'json' | 'jsonOrNull' | 'time'>
 
 /** Of a query's row, whose values are decoded already. */
@@ -136,7 +136,7 @@ class RowFields implements Fields {
 }
 
 /** Events in the shape readers expect; a promise only if an upcaster or a schema is asynchronous. */
-function finish(log: Log, events: RecordedEvent[]): Awaitable<RecordedEvent[]> {
+function toReaders(log: Log, events: RecordedEvent[]): Awaitable<RecordedEvent[]> {
   log.telemetry.count('events_read_total', events.length)
   let later = false
   const shaped = events.map((event): Awaitable<RecordedEvent> => {

@@ -28,7 +28,7 @@ export function eventSequence<E>(read: () => AsyncIterableIterator<E>): EventSeq
  * Pages, one after the other. With `ahead` the next one is asked for while the consumer is busy with this one, which
  * overlaps our work with the server's; memory is two pages. `next` returns undefined at the end.
  *
- * By hand and not as a generator: what a generator does per item costs as much as half of the reading itself.
+ * By hand and not as a generator: the overhead of a generator per item is half of the cost of the reading itself.
  */
 export function inPages<E>(
   next: () => Promise<readonly E[] | undefined>,
@@ -51,7 +51,7 @@ export function inPages<E>(
     at = 0
     if (!ahead) return
     coming = next()
-    // If the consumer leaves now, no one awaits it.
+    // If the consumer stops now, no one awaits it.
     coming.catch(() => {})
   }
 

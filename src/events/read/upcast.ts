@@ -7,14 +7,14 @@
  *   OrderCreated v1 ──rename──► OrderPlaced v1 ──► OrderPlaced v2 ──► OrderPlaced v3      v3 is what readers see
  *
  * - The exact step is taken before the wildcard. A wildcard that stays in its type is for the versions below its `to`
- *   only, so what is already in the new shape is left alone.
+ *   only, so an event that is already in the new shape is left alone.
  * - The writer states the version (`currentVersion`), and at that version no step matches: new events pass untouched.
- * - There is at most one step out of a (type, version), so a chain is a path, never a tree; that it ends is
- *   checked when the steps are put together (`UpcasterCycle`), hence no wildcard is taken twice for one event.
+ * - There is at most one step out of a (type, version), so a chain is a path, never a tree; that it ends is checked
+ *   when the steps are put together (`UpcasterCycle`), so no wildcard is taken twice for one event.
  * - A function that throws, or returns nothing, is an error of the read (`UpcasterFailed`): an event is never passed on
  *   in a shape its reader does not expect.
  *
- * One promise for the whole chain, and only if a function gave one: an event nothing applies to costs one map lookup.
+ * One promise for the whole chain, and only if a function gave one: an event without a step costs one map lookup.
  */
 import { type Awaitable, isPromise } from '../../core/core.ts'
 import type { Definition } from '../../core/definition.ts'
@@ -102,7 +102,10 @@ type Steps = ReadonlyMap<string, ReadonlyMap<number | '*', Upcaster>>
 function checkVersion(type: string, which: 'from' | 'to', version: number): void {
   if (Number.isInteger(version) && version >= 1 && version < 2 ** 31) return
   const wanted = which === 'from' ? "a whole number from 1 on, or '*'" : 'a whole number from 1 on'
-  throw new InvalidOption({ option: `${which} (upcaster of ${type})`, reason: `must be ${wanted}, not ${version}` })
+  throw new InvalidOption({
+    option: which,
+    reason: `The option "${which}" of an upcaster of ${type} is ${describe(version)}. It must be ${wanted}.`,
+  })
 }
 
 function indexed(steps: readonly Upcaster[]): Steps {
@@ -110,7 +113,7 @@ function indexed(steps: readonly Upcaster[]): Steps {
   for (const step of steps) {
     const byVersion = byType.get(step.type) ?? new Map<number | '*', Upcaster>()
     if (byVersion.has(step.from)) {
-      const reason = `there are two steps from ${step.type} version ${step.from}; remove one`
+      const reason = `There are two upcasters from ${step.type} version ${step.from}. Remove one of them.`
       throw new InvalidOption({ option: 'upcasters', reason })
     }
     byType.set(step.type, byVersion.set(step.from, step))
@@ -171,7 +174,7 @@ function take(step: Upcaster, event: RecordedEvent): Awaitable<RecordedEvent> {
   }
 
   function reshape(data: unknown): RecordedEvent {
-    if (data === undefined) throw new TypeError('The function returned nothing; it must return the new data')
+    if (data === undefined) throw new TypeError('The function returned nothing. It must return the new data.')
     return reshapeEvent(event, step.toType, step.to, data)
   }
 }
@@ -190,9 +193,7 @@ function currentVersion(steps: readonly Upcaster[], byType: Steps, type: string)
   return Math.max(...(final.length > 0 ? final : reached))
 }
 
-/**
- * The types that stored events of this type end as. Between the versions that steps name, all versions fare alike, so
- * one neighbour on either side stands for the rest.
+/** The types that stored events of this type end as. Between the versions that steps name, all versions behave the same, so one neighbour on either side stands for the rest.
  */
 function endsOf(byType: Steps, type: string): Set<string> {
   const named = [...(byType.get(type)?.values() ?? [])].flatMap(({ from, to }) => (from === '*' ? [to] : [from, to]))

@@ -1,6 +1,6 @@
 /**
  * Events leave the log in two ways only: the events of a stream that was archived long ago, and all events beyond a
- * position, when a log that nobody uses is cut. Everywhere else the log is append-only.
+ * position, when a log that is not in use is cut. Everywhere else the log is append-only.
  *
  * Either way it is done in chunks, and the log is whole after each: a stream has the version of its last event. The
  * name of an archived stream stays taken, by a tombstone, so that its versions never begin anew.
@@ -71,7 +71,7 @@ export async function forgetBeyond(names: LogNames, position: number, tx: Execut
       from unnest(k.event_ids) as i(id)
       join ${names.events} as e on e.event_id = i.id
       where e.position > ${position}::bigint)`)
-  // An import does not know its positions: those that have stored anything since the first event that goes.
+  // An import does not know its positions: those that have stored anything since the first event that is deleted.
   await tx.run(sql`/* events.forget_imports */
     delete from ${names.imports}
     where updated_at >= (
@@ -82,13 +82,13 @@ export async function forgetBeyond(names: LogNames, position: number, tx: Execut
 
 export interface CutStream {
   readonly stream: string
-  /** The version it has left; 0 if it is gone. */
+  /** Its version afterwards; 0 if the stream was deleted. */
   readonly version: number
   /** How many of its events were deleted. */
   readonly count: number
 }
 
-/** Deletes the last events, at most `limit`, and gives their streams the version they have left. */
+/** Deletes the last events, at most `limit`, and lowers the versions of their streams. */
 export async function removeLastEvents(
   names: LogNames,
   position: number,

@@ -1,11 +1,11 @@
 /**
  * Streams: listing, describing, naming by alias, and taking out of use.
  *
- *     open ──archive──► archived ──restore──► open          refuses appends unless allowed, left out of ordinary reads
+ *     open ──archive──► archived ──restore──► open          refuses appends unless allowed, hidden from ordinary reads
  *     open or archived ──tombstone──► tombstoned            the same, for good; says so as its last event
  *
  * Both are marks on the stream's row. Its events stay where they are, so numbering, uniqueness and positions cannot be
- * touched by it, and rebuilds and followers, which read all there is, still see them.
+ * touched by it, and rebuilds and followers, which read all events, still see them.
  */
 
 import { InvalidName } from '../../core/errors.ts'
@@ -49,7 +49,7 @@ export interface Streams {
   describe(stream: string): Promise<StreamDescription | undefined>
   /** The stream an alias stands for, made on the first call anywhere: `<category>-<uuid>`, or a bare UUID. */
   resolve(alias: string, options?: StreamOptions & { category?: string | undefined }): Promise<string>
-  /** Refuses appends from now on, and leaves ordinary reads. */
+  /** Refuses appends from now on, and is hidden from ordinary reads. */
   archive(stream: string, options?: StreamOptions & { reason?: string | undefined }): Promise<void>
   restore(stream: string, options?: StreamOptions): Promise<void>
   /** Ends the stream for good, with a last event that says so. */
@@ -57,7 +57,7 @@ export interface Streams {
 }
 
 export interface StreamOptions {
-  /** Do it inside this transaction. */
+  /** Runs inside this transaction. */
   tx?: AnyTransaction | undefined
 }
 
@@ -102,7 +102,7 @@ async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<
           limit ${limit + 1}::integer`
       : listCategory(log, checkName('Stream', options.category), { after, limit, state }),
   )
-  return pageOf(rows.map(describe), limit, last => [last.stream])
+  return pageOf(rows.map(descriptionOf), limit, last => [last.stream])
 }
 
 /** Names sort by bytes, and '.' comes right after '-': a category lies between its own name and that with a dot. */
@@ -130,7 +130,7 @@ async function describeStream(log: Log, stream: string): Promise<StreamDescripti
     from ${log.names.streams} as s
     join ${log.names.events} as e on e.stream = s.stream and e.version = s.version
     where s.stream = ${checkName('Stream', stream)}::text`)
-  return row === undefined ? undefined : describe(row)
+  return row === undefined ? undefined : descriptionOf(row)
 }
 
 /** The stream an alias stands for; the first call makes it, every other call anywhere gets the same. */
@@ -232,7 +232,7 @@ interface StreamRow {
   last_position: number
 }
 
-function describe(row: StreamRow): StreamDescription {
+function descriptionOf(row: StreamRow): StreamDescription {
   return {
     stream: row.stream,
     category: category(row.stream),

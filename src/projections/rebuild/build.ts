@@ -45,7 +45,7 @@ export interface RebuildOptions {
   onProgress?: OnProgress | undefined
   /** Stops the rebuild; the next call resumes it. */
   signal?: AbortSignal | undefined
-  /** Discard what an interrupted rebuild has done, and start from the beginning. Default false. */
+  /** Discard the work of an interrupted rebuild, and start from the beginning. Default false. */
   restart?: boolean | undefined
   /** How long to try to switch while the tables are locked by other transactions. Default 600 000. */
   switchMs?: number | undefined

@@ -1,5 +1,5 @@
 /**
- * Rebuilding a read model where it stands, for a projection that only knows how to empty it.
+ * Rebuilding a read model in place, for a projection without declared tables that can be emptied.
  *
  *     active ──taken over──► emptying ──reset, checkpoint back, one transaction──► rebuilding ──► filled ──► active
  *

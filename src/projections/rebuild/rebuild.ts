@@ -56,7 +56,7 @@ export async function rebuild(
       : await rebuildInPlace(parts, projection, options)
   consumers.wake.changed()
   const outcome = { schema: log.schema, projection: projection.name, position: build.checkpoint, events: build.events }
-  log.telemetry.log.info(outcome, 'a projection was rebuilt')
+  log.telemetry.log.info(outcome, 'A projection was rebuilt.')
   return { position: build.checkpoint, events: build.events, durationMs: performance.now() - startedAt }
 }
 

@@ -6,7 +6,8 @@
  *              └ by other code: discarded        └─────────────────────────┘
  *
  * Guarantees:
- * - The tables and the row are made in one transaction and go in one, so the row always says how far the tables are.
+ * - The tables and the row are made in one transaction and deleted in one, so the row always says how far the tables
+ *   are.
  * - Two rebuilds of one projection never run at once: the row has a lease.
  * - The old tables stay in use until the switch, whatever happens before.
  *

@@ -1,7 +1,7 @@
 /**
  * Backups: a copy of an embedded store's folder, made while the store is open.
  *
- *     backup:   hold the connection ─► checkpoint ─► read the position ─► copy ─► let go ─► checksums ─► manifest ─► rename
+ *     backup:   hold the connection ─► checkpoint ─► read the position ─► copy ─► release ─► checksums ─► manifest ─► rename
  *     restore:  manifest ─► every checksum ─► copy to a draft ─► open it ─► cut it, if asked ─► close it ─► rename
  *
  *     <output>/manifest.json     the version of PostgreSQL, the last position, each file with its bytes and SHA-256

@@ -3,7 +3,7 @@
  *
  *     idempotency keys, imports ─► workflows ─► dead letters, deliveries ─► consumers ─► events and streams, from the end
  *
- * Afterwards the log ends with the event at the position, and what follows the log agrees with it:
+ * Afterwards the log ends with the event at the position, and its consumers agree with it:
  * - Events after the position are deleted, and their streams, keys and snapshots with them (`events/streams/remove.ts`).
  * - Subscriptions, processors, snapshotters and the dispatcher continue from the position.
  * - Projections that had passed it need a rebuild: a runner does it before it applies anything new; an inline projection

@@ -86,7 +86,7 @@ function sha256OfManifest(manifest: BackupManifest): string {
   return createHash('sha256').update(canonicalJson(manifest)).digest('hex')
 }
 
-/** Compares one file with what the manifest says about it. */
+/** Compares one file with its entry in the manifest. */
 export async function verifyFile(input: string, file: BackupFile): Promise<void> {
   const damaged = (reason: string, cause?: unknown): never => {
     throw new BackupDamaged({ input, file: file.path, reason }, cause)

@@ -42,7 +42,7 @@ export interface RestoreResult {
   readonly schema: string
   /** The last position of the log. New events come after the last position of the backup. */
   readonly position: number
-  /** What was deleted because of `toPosition`. */
+  /** The numbers of the cut at `toPosition`. */
   readonly cut: CutResult | undefined
 }
 
@@ -84,7 +84,10 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
 function checkToPosition(toPosition: number, position: number): void {
   checkPosition('toPosition', toPosition)
   if (toPosition > position)
-    throw new InvalidOption({ option: 'toPosition', reason: `is ${toPosition}, but the backup ends at ${position}` })
+    throw new InvalidOption({
+      option: 'toPosition',
+      reason: `The option "toPosition" is ${toPosition}, but the backup ends at ${position}. Give a position up to that.`,
+    })
 }
 
 async function refuseFull(folder: string): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * Compares what was copied with its source: each row as the line of JSON it is written as, and then the number of rows
- * with the number that the copy has counted. A selection becomes a store only after this has found no difference.
+ * Compares the copy with its source: each row as the line of JSON it is written as, and then the number of rows with
+ * the number that the copy has counted. A selection becomes a store only after this has found no difference.
  */
 import { identifier, sql } from '../../database/sql.ts'
 import type { Shapes, TableShape } from '../table-shape.ts'

@@ -183,7 +183,7 @@ export function documentTables(shapes: Shapes, collection: string): TableShape[]
   if (table === undefined || !isCollection)
     throw new InvalidOption({
       option: 'select.collections',
-      reason: `names "${collection}", which is not a collection of the source`,
+      reason: `The option "select.collections" names "${collection}", which is not a collection of the source. Check the name.`,
     })
   const history = shapes.get(historyName(collection))
   return history === undefined ? [table] : [table, history]

@@ -8,11 +8,11 @@
  *     <output>/manifest.json          the version, and each file with its rows, bytes and SHA-256
  *     <output>/001-events.ndjson      one line per row, as PostgreSQL writes and reads it, in the order of the key
  *
- * Included: every table of the schema, found in the catalogue and not in a list, so that none is forgotten; the shape of
- * each, so that a table which no program declares at present comes back as well; the last number of each sequence.
- * Not included: the table of migrations (the manifest names them, and the import runs them), generated columns, and what
- * others have put into the schema: views, functions, triggers, grants. A table that an import could not make again is
- * refused (`NotExportable`) and never left out in silence.
+ * Included: every table of the schema, found in the catalogue and not in a list, so that none is forgotten; the shape
+ * of each, so that a table which no program declares at present comes back as well; the last number of each sequence.
+ * Not included: the table of migrations (the manifest names them, and the import runs them), generated columns, and
+ * objects of users in the schema: views, functions, triggers, grants. A table that an import could not make again is
+ * refused (`NotExportable`) and never skipped in silence.
  *
  * Guarantees:
  * - An export is one moment of the store: a transaction is in it as a whole or not at all. Under its final name it is
@@ -23,8 +23,9 @@
  * - Processes do not travel with the data. An import treats every runner in the export as stopped in good order: leases
  *   are free, and an execution that was running is ready again, at the same attempt.
  *
- * On a server others read and write during an export; vacuum cannot remove what they delete until it ends. An embedded
- * store has one connection, so every other call waits for the end of an export or import; timers and sockets do not.
+ * On a server others read and write during an export; vacuum cannot remove rows that they delete until it ends. An
+ * embedded store has one connection, so every other call waits for the end of an export or import; timers and sockets
+ * do not.
  *
  * What can fail: an output that exists is refused (`ExportExists`). An export that fails or is aborted leaves nothing; if
  * its process dies, a folder named `….unfinished-…` stays. An import writes nothing if the folder is not an export

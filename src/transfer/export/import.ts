@@ -113,7 +113,7 @@ export async function prepareSchema(tx: Transaction, schema: string, objects: Li
   await migrateWithin(tx, schema, objects)
 }
 
-/** Makes what is missing of these objects, as a part of the transaction. */
+/** Makes the missing ones of these objects, as a part of the transaction. */
 async function migrateWithin(tx: Transaction, schema: string, objects: Library): Promise<void> {
   const { steps } = await makePlan(tx, { schema, library: objects, tables: [] })
   for (const step of steps)

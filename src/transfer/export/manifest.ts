@@ -39,7 +39,7 @@ export interface ExportManifest {
 }
 
 export interface ExportedTable extends TableShape {
-  /** Where its rows are; null if they were left out. */
+  /** The file with its rows; null if they were not exported. */
   readonly file: ExportedFile | null
 }
 
@@ -132,7 +132,7 @@ export async function* readExportedFile(input: string, file: ExportedFile): Asyn
   }
 }
 
-/** Compares the bytes of a file, as they are read, with what the manifest says about it. */
+/** Compares the bytes of a file, as they are read, with its entry in the manifest. */
 export function openFileCheck(input: string, file: ExportedFile): { add(chunk: Buffer): void; end(): void } {
   const hash = createHash('sha256')
   let bytes = 0

@@ -49,7 +49,9 @@ export interface SelectionOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-/** What to copy. The functions are called once for each stream and document, and must answer the same in every call. */
+/**
+ * The streams and documents to copy. The functions are called once for each, and must answer the same in every call.
+ */
 export interface Selection {
   /** Default: no stream. */
   stream?(stream: SelectedStream): boolean
@@ -62,7 +64,7 @@ export interface Selection {
 export interface SelectionProgress {
   readonly phase: 'copying' | 'comparing'
   readonly table: string
-  /** Copied so far, with what earlier calls have copied. */
+  /** Copied so far, including earlier calls. */
   readonly streams: number
   readonly events: number
   readonly documents: number
@@ -70,7 +72,7 @@ export interface SelectionProgress {
   readonly position: number
 }
 
-/** Returns what was copied. */
+/** Returns the numbers of copied rows. */
 export async function importSelection(
   source: StoreLocation,
   target: StoreLocation,
@@ -81,7 +83,7 @@ export async function importSelection(
   if (select.document !== undefined && collections.length === 0)
     throw new InvalidOption({
       option: 'select.document',
-      reason: 'needs select.collections, the collections to copy from',
+      reason: 'The option "select.document" needs "select.collections", the collections to copy from.',
     })
   await openSchema(source.database, { schema: source.schema, tables: new TableRegistry(), library }).ensure('check')
   const shapes = new Map((await readShapes(source.database, source.schema)).map(shape => [shape.name, shape]))

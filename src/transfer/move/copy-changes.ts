@@ -1,6 +1,6 @@
 /**
- * Copies what changed in a large table since both sides were last equal, without comparing the rest again: the pause of
- * the writers must not grow with what was verified before.
+ * Copies the rows of a large table that changed since both sides were last equal, without comparing the others again:
+ * the pause of the writers must not grow with the size of the table.
  *
  *     rows written since ─► delete their keys on the target ─► rows left over there? delete those too ─► copy the rows
  *
@@ -31,7 +31,7 @@ import type { Table } from './structure.ts'
 export interface ChangedTable {
   readonly table: Table
   readonly size: TableSize
-  /** What `readOldestOpen` returned in the snapshot in which both sides were equal. */
+  /** The result of `readOldestOpen` in the snapshot in which both sides were equal. */
   readonly since: string
   readonly onRows: OnRows
 }

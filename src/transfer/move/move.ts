@@ -1,7 +1,7 @@
 /**
  * Moves a store from one PostgreSQL server to another while it is written to. Writers are stopped for a moment, and
- * afterwards they can write only on the other server. It uses neither logical replication nor triggers, so any two
- * servers will do.
+ * afterwards they can write only on the other server. It uses neither logical replication nor triggers, so it works
+ * between any two servers.
  *
  *     copyInto ─► live passes ─┐                                       on the source          on the target
  *     switchOver ─► live passes ─► writers stopped                     S                      S.in, not in use
@@ -34,18 +34,18 @@
  *
  * The pause costs a few dozen round trips and a comparison of the small tables, whatever their number; for each large
  * table a scan that does not read the contents of rows, twice if rows were deleted since the last pass; for `events` a
- * count by the primary key; and the copy of what was written since the last pass. If it gets longer than `maxPauseMs`, it
- * ends without a switch.
+ * count by the primary key; and the copy of the rows that were written since the last pass. If it gets longer than
+ * `maxPauseMs`, it ends without a switch.
  *
  * What can fail: every step, at any time, and the process with it. Up to the commit the source has the store as before;
- * another `switchOver` continues from what is there, and `discard` removes it. After the commit only `activate` is left to
- * do. `OutcomeUnknown` and a lost connection do not say which of both it is: `readState` does. Leases move with their
- * rows, so runners on the target wait until the leases of runners on the source have expired.
+ * another `switchOver` continues from the present state, and `discard` removes the copy. After the commit only
+ * `activate` is left to do. `OutcomeUnknown` and a lost connection do not say which of both it is: `readState` does.
+ * Leases move with their rows, so runners on the target wait until the leases of runners on the source have expired.
  *
  * Deliberately not here: which server has a tenant (the directory); objects that cannot be made from the migrations and
- * the catalogue (views, functions of users, triggers), which are refused; and what belongs to a server (roles and grants),
- * which has to be set up on the target. A table other than `events` is copied in one transaction, so its copy begins
- * anew after an interruption.
+ * the catalogue (views, functions of users, triggers), which are refused; and roles and grants, which belong to a
+ * server and have to be set up on the target. A table other than `events` is copied in one transaction, so its copy
+ * begins anew after an interruption.
  */
 import { throwIfAborted } from '../../core/abort.ts'
 import type { Transaction } from '../../database/database.ts'
@@ -81,7 +81,7 @@ export interface MoveProgress {
   readonly totalRows: number
 }
 
-/** What all passes have copied together. Rows that changed between two passes are counted in both. */
+/** The rows that all passes have copied together. Rows that changed between two passes are counted in both. */
 export interface CopiedRows {
   /** Rows of all tables other than `events`. */
   readonly rows: number
@@ -112,7 +112,7 @@ export interface SwitchOptions extends StopWritersOptions {
 /** How far a move is, from the two catalogues alone, so that no process has to remember anything. */
 export async function readState(move: Move): Promise<MoveState> {
   const { source, target, incoming } = move
-  // In this order: a source never takes back what it has given up, so the answer is never ahead of the truth.
+  // In this order: a source that has given the store up never takes it back, so the answer is never ahead of the truth.
   const atSource = await readOccupant(source.database, source.schema)
   const hasIncoming = isIncoming(await readMark(target.database, incoming))
   if (atSource === 'store') return hasIncoming ? 'copying' : 'not begun'
@@ -130,7 +130,7 @@ export async function copyInto(move: Move, { onProgress, signal }: CopyOptions =
   return catchUp(newMover(move, claim, onProgress))
 }
 
-/** Copies what is left, stops the writers, copies the rest, and puts the target into use. */
+/** Catches up, stops the writers, copies the rest, and puts the target into use. */
 export async function switchOver(move: Move, options: SwitchOptions = {}): Promise<MoveResult> {
   const { signal, onProgress, beforeRelease } = options
   const claim = await claimIncoming(move, signal)
@@ -177,7 +177,7 @@ async function catchUp(mover: Mover): Promise<CopiedRows> {
     total.passes++
     const copied = rows + events
     if (isWhole && (copied <= fewRows || copied > before / 2)) break
-    // Not after the last pass, because what is written meanwhile has to be copied while writers are stopped.
+    // Not after the last pass, because rows that are written meanwhile have to be copied while writers are stopped.
     await vacuumAndAnalyze(mover, changed)
     before = copied
   }
@@ -232,7 +232,7 @@ export async function dropRetired(move: Move): Promise<void> {
   await source.database.transaction(tx => tx.query(`drop schema if exists ${identifier(retired)} cascade`))
 }
 
-/** Drops what an earlier move away from the source has left there, because its name is needed again. */
+/** Drops the schema that an earlier move away from the source has left there, because its name is needed again. */
 async function dropEarlierCopy({ source, retired }: Move, signal: AbortSignal | undefined): Promise<void> {
   const work = async (tx: Transaction): Promise<void> => {
     await lockSchema(tx, source.schema)

@@ -1,5 +1,5 @@
 /**
- * The moved marker: what stays under a store's name on the server that the store has left.
+ * The moved marker: it stays under a store's name on the server that the store has left.
  *
  * It is an empty schema whose table of migrations names a migration that no library knows. A process that still expects
  * the store here can therefore neither write, because there are no tables, nor make the tables again (`SchemaNewer`),

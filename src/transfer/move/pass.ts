@@ -1,11 +1,12 @@
 /**
- * One pass over all tables. Afterwards each table on the target equals what it was on the source when the pass read it.
+ * One pass over all tables. Afterwards each table on the target equals the table of the source at the time the pass
+ * read it.
  *
  *     livePass    while writers write: small tables share a snapshot, each large table has its own, events are copied in
  *                 ranges that are committed one by one
  *     lastPass    while writers are stopped: everything in one transaction on either side, then the sequences
  *
- * Small tables are compared as a whole (`copy-table.ts`), large ones by what changed since the last pass
+ * Small tables are compared as a whole (`copy-table.ts`), large ones by their changes since the last pass
  * (`copy-changes.ts`), events by ranges of positions (`copy-events.ts`).
  */
 import { consumerNames } from '../../consumers/schema.ts'
@@ -31,7 +32,7 @@ import { type Claim, shapeIncoming, withClaim } from './incoming.ts'
 import type { Move, MoveProgress } from './move.ts'
 import type { Structure, Table } from './structure.ts'
 
-/** One process that moves a store, with what it knows from its earlier passes. */
+/** One process that moves a store, with the results of its earlier passes. */
 export interface Mover {
   readonly move: Move
   readonly claim: Claim

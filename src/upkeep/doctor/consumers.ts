@@ -1,4 +1,4 @@
-/** Checks what follows the log: whether it runs, how far it is behind, and what it has set aside. */
+/** Checks consumers: whether they run, how far they are behind, and their dead letters. */
 import { ownerName } from '../../consumers/dead-letters/owner.ts'
 import {
   countOpenDeadLetters,

@@ -4,9 +4,9 @@
  *
  *     schema ─ server ─ transactions ─ tables ─ consumers ─ workflows          each a list of checks
  *
- * A check that finds no problem gives a finding of level `ok`, so that the report shows what was looked at. A check that
- * cannot be made, because a permission is missing or because the schema is not as it should be, gives a warning that says
- * so; the other checks are made.
+ * A check that finds no problem gives a finding of level `ok`, so that the report shows every check. A check that
+ * cannot be made, because a permission is missing or because the schema is not as it should be, gives a warning that
+ * says so; the other checks are made.
  */
 
 import { throwIfAborted } from '../../core/abort.ts'
@@ -35,11 +35,11 @@ export interface Diagnosis {
 }
 
 export interface Finding {
-  /** What was looked at: `schema`, `consumers.lag`. */
+  /** The name of the check: `schema`, `consumers.lag`. */
   readonly check: string
   readonly level: 'ok' | 'warning' | 'error'
   readonly message: string
-  /** What to do about it: a call, a statement or a command. Undefined if nothing has to be done. */
+  /** How to fix it: a call, a statement or a command. Undefined if there is no problem. */
   readonly fix: string | undefined
 }
 
@@ -52,7 +52,7 @@ export type DoctorLimits = Required<{ readonly [K in 'oldTransactionMs' | 'lagMs
 
 export interface Check {
   readonly name: string
-  /** The message if no problem is found: what is true then. */
+  /** The message if no problem is found. */
   readonly ok: string
   find(): Promise<readonly FoundProblem[]>
 }
@@ -97,6 +97,6 @@ function checkFailed(error: unknown): FoundProblem {
   return {
     level: 'warning',
     message: `This check could not be made: ${reason}`,
-    fix: 'Do what the message says. On a server, grant pg_read_all_stats to the role of this program.',
+    fix: 'Follow the message. On a server, grant pg_read_all_stats to the role of this program.',
   }
 }

@@ -1,4 +1,4 @@
-/** Checks the database itself: its version, what a crash may cost, and whether it has connections left. */
+/** Checks the database itself: its version, its durability, and whether it has connections left. */
 import { oldestMajor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'

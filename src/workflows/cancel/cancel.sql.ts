@@ -1,7 +1,7 @@
 /**
- * Cancelling a workflow: what is open of it is removed, in one call, under the lock of its row. Executions that wait are
- * deleted; those that run are deleted too, so that their outcome is refused, or, if the workflow is to be compensated,
- * stay as `stopping` under a new fence until their attempt is known to be over.
+ * Cancelling a workflow: its open executions and joins are removed, in one call, under the lock of its row. Executions
+ * that wait are deleted; those that run are deleted too, so that their outcome is refused, or, if the workflow is to be
+ * compensated, stay as `stopping` under a new fence until their attempt is known to be over.
  */
 import { reopenRemoved, withdrawRequests } from '../../consumers/consumers.sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'

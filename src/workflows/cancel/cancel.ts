@@ -1,7 +1,7 @@
 /**
  * Cancelling a workflow: from then on nothing of it runs. Executions that wait are deleted; the signal of attempts that
- * run aborts, and their outcomes are refused; events of the workflow that are dispatched later run no handler. What has
- * been done stays done, unless it is to be compensated (see `compensate.ts`).
+ * run aborts, and their outcomes are refused; events of the workflow that are dispatched later run no handler. The
+ * effects of its handlers stay, unless it is to be compensated (see `compensate.ts`).
  *
  *     active ──► cancelled                                     final: a second cancellation changes nothing
  *     active ──► compensating ──► compensated · compensationFailed

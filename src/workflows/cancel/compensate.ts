@@ -1,5 +1,5 @@
 /**
- * Compensation: what the steps of a workflow have done is undone, the newest first, each undo once.
+ * Compensation: the undos of a workflow's steps run, the newest first, each once.
  *
  *     compensating:  running attempts are stopped ─► all over, or expired ─► undo n ─► undo n-1 ─► … ─► compensated
  *                                                                              └─ fails for good ─► compensationFailed

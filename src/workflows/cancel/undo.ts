@@ -25,26 +25,26 @@ export interface UndoneStep {
   readonly name: string
   /** Whether the step is known to have ended; if not, it may or may not have had its effect. */
   readonly isKnown: boolean
-  /** What the step returned; undefined if that is not known. */
+  /** The result of the step; undefined if it is not known. */
   readonly result: unknown
 }
 
 /** How an undo runs: as every handler does, except that it is for no event. */
 export interface UndoOptions<Data, M extends EventMap, E extends keyof M & string> extends RunOptions {
-  /** The events there are; for the types only. */
+  /** The events of the store; only their types are used. */
   events?: EventDefinitions<M> | undefined
   /** The types it may emit; others are refused. Default: any. */
   emits?: readonly E[] | undefined
   /**
-   * `data` is what was given with the step. What it emits is stored with its completion, but runs no handlers: its workflow
-   * is being undone.
+   * `data` was given with the step. The events it emits are stored with its completion, but run no handlers: its
+   * workflow is being undone.
    */
   run(data: Data, step: UndoneStep, ctx: HandlerContext<M, NoInfer<E>>): Awaitable<HandlerResult<NoInfer<E>>>
 }
 
 /** An undo, as it was defined. */
 export interface Undo<Data = never, M extends EventMap = never> extends Handler<M> {
-  /** Never there at run time: it carries the type of the data to the step that names the undo. */
+  /** Absent at run time: it carries the type of the data to the step that names the undo. */
   readonly '~data'?: ((data: Data) => void) | undefined
 }
 

@@ -1,13 +1,13 @@
 /**
- * Dead letters of handlers: executions that failed for good. They are rows of `dead_letters` like those of consumers, and
- * an operator uses `store.deadLetters` for both; this folder has what is different about them.
+ * Dead letters of handlers: executions that failed for good. They are rows of `dead_letters` like those of consumers,
+ * and an operator uses `store.deadLetters` for both; this folder has the differences.
  *
  *     an attempt fails for good ──record──► open ──an operator requests a retry──► retry ──► the same execution again
  *                                             ▲                                                │
  *                                             └────────────── it failed again ────────────────┤
  *                                                                    replayed ◄── completed ───┘
  *
- *     record.ts   writes the dead letter in the transaction that completes the execution, with what `onDeadLetter` emits
+ *     record.ts   writes the dead letter in the transaction that completes the execution, with the events of `onDeadLetter`
  *     retry.ts    queues the executions whose retry is due: a duty of the worker
  *
  * Guarantees: an execution that failed for good has one dead letter, and a retry runs for the newest version of its

@@ -4,8 +4,8 @@
  *     an execution fails for good ─► its dead letter, the events of `onDeadLetter`, its parked lane: one transaction
  *     a retry is an execution again ─► completed: the dead letter is closed with it · failed: it is open again
  *
- * `onDeadLetter` is called before that transaction, once for each time the execution is dead-lettered. If it fails, or what
- * it returns cannot be stored, that is noted in the dead letter, which is recorded all the same.
+ * `onDeadLetter` is called before that transaction, once for each time the execution is dead-lettered. If it fails, or
+ * its result cannot be stored, the dead letter is recorded all the same, with a note of that.
  */
 
 import { createHash } from 'node:crypto'
@@ -38,14 +38,14 @@ export type DeadLetterReason =
   | 'maxRetries'
   /** Its handler did not return in time. */
   | 'timeout'
-  /** Its handler said that no retry can help. */
+  /** Its handler threw an error that no retry can help. */
   | 'nonRetryable'
-  /** What it emits is too far from the first event of the workflow. */
+  /** Its events would be too far from the first event of the workflow. */
   | 'hops'
   | 'tooManyEmitted'
   /** Its handler returned something that is not an emission. */
   | 'invalidResult'
-  /** What it emits was refused when it was appended. */
+  /** Its events were refused when they were appended. */
   | 'invalidEmission'
   /** Its event could not be upcast. */
   | 'undecodable'
@@ -144,7 +144,7 @@ function noteProblem(log: Log, { handler, execution }: FailedExecution, error: u
   const { name, message } = describeError(error)
   log.telemetry.log.warn(
     { schema: log.schema, handler: handler.name, executionId: execution.id, error },
-    'onDeadLetter itself has failed',
+    'onDeadLetter itself has failed.',
   )
   return `${name}: ${message}`
 }

@@ -85,7 +85,7 @@ async function retry(log: Log, tx: Transaction, owner: string, due: readonly Req
     if (state !== 'retrying')
       log.telemetry.log.info(
         { schema: log.schema, handler: handlerOfRow(consumer), eventId },
-        'a retry was dropped, because its workflow is over',
+        'A retry was dropped, because its workflow is over.',
       )
   const edited = retried.filter(({ is_edited: isEdited }) => isEdited)
   await forgetCalls(

@@ -1,7 +1,7 @@
 /**
- * Backfill: a new handler that begins in the past is given the log from there, in order, until it has caught up with the
- * dispatcher; from then on the dispatcher serves it. The switch happens under the dispatcher's row, so no event is left
- * out and none is given twice.
+ * Backfill: a new handler that begins in the past is given the log from there, in order, until it has caught up with
+ * the dispatcher; from then on the dispatcher serves it. The switch happens under the dispatcher's row, so no event is
+ * skipped and none is given twice.
  */
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'

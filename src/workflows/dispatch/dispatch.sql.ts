@@ -1,10 +1,11 @@
 /**
  * Dispatching: from the events of a page to workflows and executions.
  *
- * `workflow_dispatch` does in one call what needs nothing but a queue: no inline handlers, lanes, batches, parents or
- * waits. Workflows are locked and made, executions queued, the checkpoint moved; what a worker in the dispatcher's
- * process has room for begins right here, under its fence, and needs no claim. Everything else is 'involved' and is left
- * as it is, for the caller to do step by step, beginning with `workflow_admit`.
+ * `workflow_dispatch` dispatches in one call the events that need nothing but a queue: no inline handlers, lanes,
+ * batches, parents or waits. Workflows are locked and made, executions queued, the checkpoint moved; executions for
+ * which a worker in the dispatcher's process has room begin here, under its fence, and need no claim. For all other
+ * events the outcome is 'involved', nothing is changed, and the caller dispatches step by step, beginning with
+ * `workflow_admit`.
  */
 import { saveDispatched } from '../../consumers/consumers.sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
@@ -85,12 +86,12 @@ export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
   end`
 
 /**
- * - p_reached: what the caller has dispatched before; a lower checkpoint is one that a crash of the server has taken
- *   back.
+ * - p_reached: the position up to which the caller has dispatched; a lower checkpoint means that a crash of the server
+ *   has undone some of it.
  * - p_first, p_checkpoint: the first of the events, and where the consumer is when they are done.
  * - is_idle: whether some of the workflows have nothing to do, so that they may be settled with it.
- * - p_worker: a worker that has room for p_limit more, of p_worker_routes, or null. Nothing of these begins out of turn:
- *   only if none is ready already.
+ * - p_worker: a worker that has room for p_limit more, of p_worker_routes, or null. They begin only if no execution is
+ *   ready already.
  *
  * Not flushed to the disk, for the reasons that the dispatcher and the claim have.
  */

@@ -9,11 +9,11 @@
  *
  * Guarantees:
  * - Every event goes to every handler that wants it, whatever code the dispatching process has: routes are stored.
- * - Executions and checkpoint are one transaction, so no event is dispatched twice or passed over.
+ * - Executions and checkpoint are one transaction, so no event is dispatched twice or skipped.
  * - The dispatcher never waits for users' code. An inline handler that fails, or takes too long, becomes an execution.
  *
- * What can fail: anything it needs. It has no dead letters: what it cannot do now it tries again, because an event that is
- * passed over is work lost.
+ * What can fail: anything it needs. It has no dead letters: a failure is tried again, because an event that is skipped
+ * is work lost.
  */
 import { type BatchContext, type Consumer, consumer } from '../../consumers/consumer.ts'
 import { isInterruption } from '../../consumers/run/failure.ts'
@@ -53,7 +53,7 @@ export interface DispatcherParts extends DispatchParts {
   readonly progress: DispatchProgress
 }
 
-/** The owner of the counters of what is dispatched: one process at a time does it. */
+/** The owner of the counters of the dispatcher: one process at a time dispatches. */
 const owner = 'dispatcher'
 
 export function dispatcher(parts: DispatcherParts): Consumer {
@@ -84,7 +84,7 @@ export function dispatcher(parts: DispatcherParts): Consumer {
         const { routes, version } = known
         const routings = events.map(event => routingOf(event, routes, faults.has(event.position)))
         const { reached } = progress
-        // If anything goes wrong, only the stored checkpoint counts.
+        // After a failure only the stored checkpoint counts.
         progress.reached = 0
         const done = await dispatchPlain(log, workers, { routings, version, reached, fence, checkpoint })
         progress.reached = done === undefined ? reached : checkpoint
@@ -103,7 +103,7 @@ export function dispatcher(parts: DispatcherParts): Consumer {
  * Not flushed to the disk: a flush takes longer than the dispatch, and nothing is lost without it. Executions and
  * checkpoint are taken back together by a crash, and made again with the same ids; an outcome that builds on them is
  * flushed, and they with it; `progress` is compared with the stored checkpoint. With inline handlers it is flushed,
- * because what they emit is in the log, and readers rely on the log being on the disk. (One caller, publish to settled,
+ * because their events are in the log, and readers rely on the log being on the disk. (One caller, publish to settled,
  * dispatch and claim flushed: 57 a second, a handler begins after 11.6 ms; unflushed: 71, and 9.3 ms.)
  */
 async function lockUnflushed(log: Log, tx: Executor): Promise<{ checkpoint: number; version: number }> {
@@ -146,7 +146,7 @@ export async function dispatch(
     return await tx.savepoint(() => dispatchPage(parts, page, true))
   } catch (error) {
     if (isInterruption(error) || signal.aborted) throw error
-    // What inline handlers emitted was refused: all of them are queued, so that each has an outcome of its own.
+    // The events of inline handlers were refused: all of them are queued, so that each has an outcome of its own.
     return dispatchPage(parts, page, false)
   }
 }
@@ -182,7 +182,7 @@ async function dispatchPage(
   return { isReady: isTimed || woken + enqueued > 0, isTouched: known.length > 0 }
 }
 
-/** Appends what inline handlers emit. Events that were in the log before do not count as emitted again. */
+/** Appends the events of inline handlers. Events that were in the log before do not count as emitted again. */
 async function appendEmitted(
   { append }: DispatchParts,
   tx: Transaction,

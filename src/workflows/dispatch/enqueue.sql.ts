@@ -5,17 +5,21 @@
  * lane one that waits for its next try, for a timer or a signal keeps its place; in others it makes room meanwhile. A
  * parked lane lets nothing but retried dead letters through, and those are not delayed a second time.
  *
- * The rank decides what is claimed first: the time it became ready, plus a while for each step of its priority. It is
- * stored, so that claiming needs no expression, and what has waited long enough comes first whatever its priority.
+ * The rank decides which execution is claimed first: the time it became ready, plus ten seconds for each step of its
+ * priority. It is stored, so that claiming needs no expression, and an execution that has waited long enough comes
+ * first whatever its priority.
  */
 import { byIndexOnly, expression, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 
-/** What is claimed first: lower is earlier. */
+/** The order of claims: lower is earlier. */
 export const rank: SqlFunction = expression({ revision: 1, volatility: 'immutable' })`
   create function ~workflow_rank(p_at timestamptz, p_priority integer) returns bigint
   select (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint + p_priority * 10000`
 
-/** Makes room in lanes: one place for each route given, in the lane at its side. `granted` says how many may be active. */
+/**
+ * Makes room in lanes: one place for each route given, in the lane of the same index. `granted` says how many may be
+ * active.
+ */
 export const widen: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
   create function ~workflow_widen(p_routes integer[], p_lanes text[], p_retries boolean[]) returns void
   begin

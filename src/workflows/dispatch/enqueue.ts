@@ -64,7 +64,7 @@ export async function wakeDue(log: Log, ids: readonly string[]): Promise<number>
   return Number((row as [number])[0])
 }
 
-/** Wakes suspended executions, because what they wait for has happened. One that waits for its next retry is not woken. */
+/** Wakes suspended executions, because their wait is over. One that waits for its next retry is not woken. */
 export async function wakeSuspended(log: Log, tx: Executor, ids: readonly string[]): Promise<number> {
   const names = workflowNames(log)
   const [row] = await tx.runArrays(sql`/* workflows.wake */

@@ -91,7 +91,7 @@ async function occupiedLanes(log: Log, tx: Transaction, lanes: readonly string[]
   return new Set(rows.map(row => row.lane))
 }
 
-/** Undefined if it failed, and everything it did was undone. */
+/** Undefined if it failed, and its writes were undone. */
 async function tryInline(
   parts: DispatchParts,
   tx: Transaction,
@@ -135,7 +135,7 @@ async function tryInline(
     if (isInterruption(error)) await confirmAlive(tx, error)
     log.telemetry.log.info(
       { schema: log.schema, handler: handler.name, eventId: event.id, error },
-      'an inline handler has failed, and is queued',
+      'An inline handler has failed, and is queued.',
     )
     return undefined
   }
@@ -150,7 +150,7 @@ async function confirmAlive(tx: Transaction, error: unknown): Promise<void> {
   }
 }
 
-/** Runs the handler and the writes it returns. What it emits is appended later. */
+/** Runs the handler and the writes it returns. Its events are appended later. */
 async function runToEnd(
   handler: Handler,
   event: RecordedEvent,
@@ -161,12 +161,12 @@ async function runToEnd(
   const read = readResult(result)
   if ('reason' in read) throw new InvalidResult({ handler: handler.name, reason: read.reason })
   // Undoing a workflow is for a worker: as an execution the handler runs again.
-  if (read.compensation !== undefined) throw new Error('an inline handler compensates')
+  if (read.compensation !== undefined) throw new Error('An inline handler compensates.')
   await read.work?.(handle)
   return read.emitted
 }
 
-/** Takes the transaction away from code that has not returned in time, before the savepoint is rolled back. */
+/** Revokes the transaction of code that has not returned in time, before the savepoint is rolled back. */
 async function within<T>(
   log: Log,
   tx: Transaction,

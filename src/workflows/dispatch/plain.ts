@@ -24,7 +24,7 @@ export interface LocalWorker {
   nextCapacity(): Promise<Capacity | undefined>
 }
 
-/** Room of a worker, lent for one call: `begin` is called once, with what has begun. */
+/** Room of a worker, lent for one call: `begin` is called once, with the executions that have begun. */
 export interface Capacity {
   readonly owner: string
   /** A fence that was never used before. */
@@ -56,7 +56,7 @@ export function localWorkers(): LocalWorkers {
       for (const worker of [...workers]) {
         const capacity = await worker.nextCapacity()
         if (capacity === undefined) continue
-        // To the end of the line, unless it has stopped meanwhile.
+        // To the end of the list, unless it has stopped meanwhile.
         if (workers.delete(worker)) workers.add(worker)
         return capacity
       }
@@ -162,7 +162,7 @@ async function callDispatch(
   return row!
 }
 
-/** What has begun, as a claim would have given it. */
+/** The executions that have begun, as a claim would have given them. */
 function begunOf(
   { begun, begun_at: queuedAt }: DispatchRow,
   { routings }: PlainBatch,
@@ -177,7 +177,10 @@ function begunOf(
   })
 }
 
-/** The stored checkpoint is not the one this process remembers: a crash of the server has taken it back. */
+/** The stored checkpoint is not the one this process remembers: a crash of the server has undone it. */
 export function rewound(): Error {
-  return new OutcomeUnknown({ eventIds: [], reason: 'the server has restarted without what was dispatched last' })
+  return new OutcomeUnknown({
+    eventIds: [],
+    reason: 'The server has restarted and lost the last dispatch. It is repeated.',
+  })
 }

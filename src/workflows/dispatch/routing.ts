@@ -1,4 +1,4 @@
-/** The routing of events: which handlers each goes to, the executions that makes, and what it adds to its workflow. */
+/** The routing of events: the handlers of each, the executions that follow, and the counts of its workflow. */
 import { byBytes } from '../../events/append/send.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import { type Envelope, envelopeOf } from '../envelope.ts'

@@ -1,6 +1,6 @@
 /**
- * The activity: what happened to executions, line by line, in an order of its own. Its positions are announced and settled as
- * those of the log are, so a reader that reads up to `settled` has missed nothing.
+ * The activity: a record of the changes of executions, line by line, in an order of its own. Its positions are
+ * announced and settled like those of the log, so a reader that reads up to `settled` has missed nothing.
  */
 
 import type { ErrorDescription } from '../../consumers/run/failure.ts'

@@ -1,7 +1,7 @@
 /**
- * Handlers for operators: every version of each as it is stored, its open executions, the workers that have its code; and
- * what an operator does to a handler. That is stored, so it holds in all processes and after a restart. It is done under the
- * dispatcher's row: an event is dispatched before or after it.
+ * Handlers for operators: every version of each as it is stored, its open executions, the workers that have its code;
+ * and the changes by an operator. A change is stored, so it holds in all processes and after a restart. It is made
+ * under the dispatcher's row: an event is dispatched before or after it.
  */
 
 import { isAlive } from '../../consumers/runners/row.ts'
@@ -22,13 +22,16 @@ import { countOpen, type OpenCounts } from './executions.ts'
 
 /** The handlers of a store: `store.workflows.handlers`. */
 export interface Handlers {
-  /** Every version of each handler, by name and version: what it still has to do, and how many workers can do it. */
+  /**
+   * Every version of each handler, by name and version, with its open executions and the number of workers that can run
+   * them.
+   */
   list(options?: PageOptions): Promise<Page<HandlerDescription>>
   /** The names of the handlers whose code this store has. */
   registered(): string[]
   /** Nothing of it begins, in all versions and processes; its events queue. Attempts that run end. */
   pause(handler: Named): Promise<void>
-  /** Continues with what has queued. A retired handler is given events again, from now on. */
+  /** Continues with the queued executions. A retired handler is given events again, from now on. */
   resume(handler: Named): Promise<void>
   /** Gives it, or one version of it, no more events. Open executions still run. It comes back when it is resumed. */
   retire(handler: Named, options?: { version?: number | undefined }): Promise<void>

@@ -1,12 +1,12 @@
 /**
- * What operators see of workflows and do to them.
+ * Workflows for operators: their activity, their status and their numbers.
  *
  *     activity ─► watch, attempts, tree ─► mermaid        counters ─► stats        rows ─► list, handlers, executions
  *
  * Everything here reads a bounded number of rows: pages by keyset, totals from counters, open executions counted up to a
  * limit. Watching follows the activity as the log is followed: each line once and in order, from any point on.
  *
- * Here: what a store has of it, of all workflows and of one; and the workers that run.
+ * Here: the calls of a store, about all workflows and about one; and the workers that run.
  */
 import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
@@ -28,7 +28,7 @@ import { type WatchWorkflowOptions, type WatchWorkflowsOptions, watchActivity } 
 
 /** Of all workflows. */
 export interface Insight {
-  /** What happens to executions, each line once and in order, as it comes. */
+  /** The activity of all executions, each line once and in order, as it comes. */
   watch(options?: WatchWorkflowsOptions): AsyncIterable<Activity>
   /** Workflows with their status, the newest first: 50 in a page by default, at most 1000. */
   list(options?: ListWorkflowsOptions): Promise<Page<WorkflowStatus>>
@@ -42,7 +42,7 @@ export interface Insight {
 
 /** Of one workflow. */
 export interface WorkflowInsight {
-  /** What happens to its executions, from the beginning, each line once and in order, until the loop is left. */
+  /** The activity of its executions, from the beginning, each line once and in order, until the loop is left. */
   watch(options?: WatchWorkflowOptions): AsyncIterable<Activity>
   /** Its events, the handlers they ran, the events these emitted, and so on. */
   tree(options?: TreeOptions): Promise<WorkflowTree>

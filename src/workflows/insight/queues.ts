@@ -1,6 +1,6 @@
 /**
- * What operators see of the work that waits: the numbers behind `/metrics`, and what a doctor looks for. Each is one
- * statement, bounded by the number of handlers and never by the number of executions.
+ * The work that waits: the numbers of `/metrics`, and the problems that the doctor looks for. Each is one statement,
+ * bounded by the number of handlers and never by the number of executions.
  */
 import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'

@@ -1,5 +1,5 @@
 /**
- * Numbers of all workflows. Totals come from counters, which change in the transactions that change what they count; open
+ * Numbers of all workflows. Totals come from counters, which change in the same transactions as the counted rows; open
  * executions and dead letters are counted up to a limit. No table is ever counted whole.
  */
 
@@ -14,9 +14,12 @@ export interface WorkflowStats {
   readonly workflows: {
     /** Those that retention has deleted included. */
     readonly total: number
-    /** Something of it is open. */
+    /** Workflows with open work. */
     readonly active: number
-    /** Nothing of it is open. An event that is not dispatched yet does not count; `workflow.status()` looks at that, too. */
+    /**
+     * Workflows without open work. An event that is not dispatched yet does not count; `workflow.status()` looks at
+     * that, too.
+     */
     readonly settled: number
   }
   /** Events of workflows that were dispatched. */

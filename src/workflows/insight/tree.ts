@@ -5,7 +5,7 @@
  *     OrderPlaced ─► pay (completed) ─► OrderPaid ─► ship (running)
  *
  * An event whose cause is not part of the workflow is a root, and so is one that names a later event, or itself, as its
- * cause: no event is left out because of its causation id.
+ * cause: no event is skipped because of its causation id.
  */
 
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
@@ -24,7 +24,7 @@ export interface WorkflowTree {
   readonly roots: readonly TreeNode[]
   readonly events: number
   readonly executions: number
-  /** False if there are more events than were asked for; what is missing came last. */
+  /** False if there are more events than were asked for; the last ones are missing then. */
   readonly isWhole: boolean
 }
 

@@ -1,6 +1,6 @@
 /**
- * Watching the activity, of one workflow or of all: every line above a position, in order, each once, first those that are
- * there, then those that come.
+ * Watching the activity, of one workflow or of all: every line above a position, in order, each once, first the
+ * existing ones, then new ones.
  *
  *     settle ─► lines up to there, in pages ─► wait for a hint or a poll ─► settle …
  *
@@ -167,16 +167,16 @@ async function placeOf(log: Log, { from }: Watch): Promise<WatchPlace> {
   if (from === 'start') return { cursor: 0, start: 0, isFromNow: false, last: undefined, seen: undefined }
   const seen = await rereadable(log.database, log, () => settleActivity(log))
   const start = from === 'now' ? seen.settled : from
-  if (seen.head < start) throw rewound(log, start, seen, 'its head is below where to begin')
+  if (seen.head < start) throw rewound(log, start, seen, 'its head is below the position to begin from')
   return { cursor: start, start, isFromNow: from === 'now', last: undefined, seen }
 }
 
 /** The server may have restarted: from the last line given out on, everything is read anew. */
 async function goBack(log: Log, place: WatchPlace, now: Settled): Promise<void> {
   if (place.last !== undefined) await verify(log, place.last, now)
-  // The head that was 'now' may have been in the server's memory only.
+  // The head at the time of 'now' may have been in the server's memory only.
   else if (place.isFromNow && now.head < place.start) place.start = now.head
-  else if (now.head < place.start) throw rewound(log, place.start, now, 'its head is below where to begin')
+  else if (now.head < place.start) throw rewound(log, place.start, now, 'its head is below the position to begin from')
   place.cursor = place.last?.position ?? place.start
 }
 
@@ -230,7 +230,8 @@ function endOf(settledWatch: SettledWatch, correlationId: string, signal: AbortS
 
 /** Whether the activity is still the one that was read. */
 async function verify(log: Log, last: Activity, now: Settled): Promise<void> {
-  if (now.head < last.position) throw rewound(log, last.position, now, 'its head is below what was read')
+  if (now.head < last.position)
+    throw rewound(log, last.position, now, 'its head is below the last position that was read')
   const [found] = await log.database.run<{ execution: string; kind: string; at: Date; older: boolean }>(
     sql`/* workflows.verify_activity */
       select a.execution, a.kind, a.at, exists (

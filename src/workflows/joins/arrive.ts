@@ -1,8 +1,8 @@
 /**
- * What arrives at a join, and when that is enough. Decided in memory, one thing after the other in the order of the log, so
- * that a join of the first three has exactly three however many come in one transaction.
+ * The arrival of events at a join, and when it has enough of them. Decided in memory, one event after the other in the
+ * order of the log, so that a join of the first three has exactly three however many come in one transaction.
  *
- *     open ──► closed      all that its policy asks for is there, or its time is over and what is there will do
+ *     open ──► closed      it has the events that its policy needs, or its time is over and those it has are enough
  *          ──► failed      the events that its policy needs can no longer come
  *          ──► expired     its time is over
  *          ──► cancelled   with its workflow
@@ -28,9 +28,9 @@ export interface Join {
   readonly handler: string
   readonly definition: JoinRoute
   readonly size: number
-  /** What is known of the indexes in question. */
+  /** The known state of the indexes in question. */
   readonly entries: Map<number, EntryOutcome>
-  /** What is to be stored of them. */
+  /** The state of them to store. */
   readonly written: Map<number, { readonly outcome: EntryOutcome; readonly position: number | null }>
   arrived: number
   failed: number
@@ -47,15 +47,15 @@ export function arrive(log: Log, join: Join, place: BatchPlace, position: number
   if (place.size !== join.size) {
     log.telemetry.log.warn(
       { ...about, size: place.size, expected: join.size },
-      'an event says another size of its batch than the join has: it does not count',
+      'An event has another size of its batch than its join has. It does not count.',
     )
     if (known === undefined) write(join, place.index, 'mismatch', position)
     return
   }
   if (known === 'arrived' || known === 'late') return
   if (join.state !== 'open') {
-    log.telemetry.log.info({ ...about, state: join.state }, 'an event arrived at its join too late')
-    // A join that has run keeps what it has run with; one that failed can still be given what it lacked.
+    log.telemetry.log.info({ ...about, state: join.state }, 'An event arrived at its join too late.')
+    // A join that has run keeps its events; one that failed can still be given missing ones.
     if (known === undefined || join.state !== 'closed') write(join, place.index, 'late', position)
     return
   }

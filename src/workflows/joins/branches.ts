@@ -1,5 +1,5 @@
 /**
- * Branches: everything that follows from one event of a batch. Each counts what is open in it: events that were emitted and
+ * Branches: everything that follows from one event of a batch. Each counts its open work: events that were emitted and
  * not yet dispatched, executions, open joins of batches inside of it. With nothing open it has ended.
  *
  * A nested batch counts in the branch around it, too, at every level. Changes of one transaction are summed up first: a step

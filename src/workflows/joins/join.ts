@@ -1,14 +1,15 @@
 /**
- * A join: a handler that runs once for a whole batch, with the events of its branches in the order of the batch. What a
- * handler emits for an event of a batch stays in the batch; what the join emits belongs to the batch around it.
+ * A join: a handler that runs once for a whole batch, with the events of its branches in the order of the batch. Events
+ * that a handler emits for an event of a batch stay in the batch; events that the join emits belong to the batch around
+ * it.
  *
  *     OrderPlaced ─► defineHandler: batch(items.map(item => emit('CheckAsked', { item })))
  *     CheckAsked ──► defineHandler: emit('OrderChecked', …), one for each item
  *     OrderChecked ─► defineJoin('clear', { on: 'OrderChecked', joinTimeoutMs: 60_000, run: events => … }), once
  *
- * The events of a join are read when it runs, and do not change between its attempts. A join that failed, or whose time is
- * over, fails as any handler does; when its dead letter is retried, it runs with all events that are there then, late ones
- * included.
+ * The events of a join are read when it runs, and do not change between its attempts. A join that failed, or whose time
+ * is over, fails as any handler does; when its dead letter is retried, it runs with all events that have arrived by
+ * then, late ones included.
  */
 import type { Awaitable } from '../../core/core.ts'
 import { describe, refuseUnknownOptions } from '../../core/options.ts'
@@ -38,7 +39,8 @@ import type { EntryOutcome, JoinState } from './arrive.ts'
 
 /**
  * When a join has enough. `'all'`: every branch has an event or ended without one; one that failed fails the join at
- * once. `'allSettled'`: every branch has ended, whether it failed or not. `'first'`, `{ quorum }`: so many events are there.
+ * once. `'allSettled'`: every branch has ended, whether it failed or not. `'first'`, `{ quorum }`: so many events have
+ * arrived.
  */
 export type JoinPolicy = 'all' | 'allSettled' | 'first' | { readonly quorum: number }
 
@@ -54,11 +56,11 @@ export interface JoinOptions<M extends EventMap, T extends keyof M & string, E e
   policy?: JoinPolicy | undefined
   /** How long it waits for its events, from the moment it is opened. Default: no limit. */
   joinTimeoutMs?: number | undefined
-  /** What happens then: a dead letter (default), or a run with the events that are there. */
+  /** The action after that time: a dead letter (default), or a run with the events that have arrived. */
   onJoinTimeout?: 'deadLetter' | 'partial' | undefined
 }
 
-/** What a join knows of its batch. */
+/** The batch of a join, as its code sees it. */
 export interface JoinInfo {
   readonly batchId: string
   readonly size: number
@@ -125,7 +127,10 @@ export function batchesOf({ event, join }: Pick<Claimed, 'event' | 'join'>): rea
   return join?.outer ?? (event === undefined ? [] : envelopeOf(event).batches)
 }
 
-/** The place of emitted events, and what makes their ids unique: one event can close several joins of one handler. */
+/**
+ * The place of emitted events, and the part of their ids that makes them unique: one event can close several joins of
+ * one handler.
+ */
 export function placeOf(execution: Claimed): Pick<Emitter, 'batches' | 'about'> {
   const { join } = execution
   return { batches: batchesOf(execution), ...(join === undefined ? {} : { about: `join ${join.id}` }) }
@@ -134,7 +139,7 @@ export function placeOf(execution: Claimed): Pick<Emitter, 'batches' | 'about'> 
 /** The execution with the batch that it joins, if its handler is a join. */
 export async function withJoin(log: Log, execution: Claimed): Promise<Claimed> {
   const { id, joinId, position, isRetry, event, fault } = execution
-  // The execution of a join has the id of the join, so it can be queued again without knowing what it is.
+  // The execution of a join has the id of the join, so it can be queued again like any other execution.
   const join = await loadJoin(log, joinId ?? id)
   if (join === undefined) return execution
   // The data of a dead letter's event may have been edited.

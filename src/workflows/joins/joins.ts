@@ -1,14 +1,15 @@
 /**
- * Batches and the joins that close them, moved by what happens in one transaction: events are dispatched, executions end,
- * events are emitted. That transaction holds the rows of the workflows, so one at a time moves a batch, and exactly one
- * finds a join complete.
+ * Batches and the joins that close them. They change with the events of one transaction: events are dispatched,
+ * executions end, events are emitted. That transaction holds the rows of the workflows, so one at a time moves a batch,
+ * and exactly one finds a join complete.
  *
- *     emitted ─► [branches: what is open in each] ─► a branch has ended ─┐
+ *     emitted ─► [branches: open work of each] ───► a branch has ended ─┐
  *     dispatched ─► arrives at its join ─────────────────────────────────┴─► [joins] ─► complete ─► its execution
  *
  * A join of a batch is opened by the first event that arrives at it, by the fan-out that names it, or by a handler that
- * declares that it emits what the join waits for, and ends without. Branches that had ended by then count. While it is open
- * it keeps its workflow, and the branches around its batch, open; when it closes, its execution does.
+ * declares the type that the join waits for in `emits`, and ends without such an event. Branches that had ended by then
+ * count. While it is open it keeps its workflow, and the branches around its batch, open; when it closes, its execution
+ * does.
  *
  * Guarantees: a join is complete once, however many events arrive at the same moment. The number of statements does not
  * depend on how many events, branches and joins are moved.
@@ -33,7 +34,7 @@ import { addChange, type BranchChanges, type Cause, type EndedBranch, readEnded,
 import { batchesOf } from './join.ts'
 import { openJoins, readJoins, storeJoins, type WantedJoin } from './join-rows.ts'
 
-/** What happened to batches in one transaction. */
+/** The changes of batches in one transaction. */
 export interface BatchMoves {
   readonly branches: readonly BranchMove[]
   readonly arrivals: readonly Arrival[]
@@ -176,7 +177,7 @@ function joinsOf(routes: readonly Route[], { emits, position }: BranchMove): Rou
   return [...newest.values()].filter(({ types }) => types?.some(type => emits.includes(type)))
 }
 
-/** How the dispatch of events moves batches: the events are no longer open, what they started is. */
+/** How the dispatch of events moves batches: the events are no longer open, their executions are. */
 export function dispatchMoves(
   routings: readonly Routing[],
   executions: readonly NewExecution[],
@@ -217,7 +218,7 @@ function unmet({ event, routes }: Routing, queued: ReadonlySet<string>, runs: re
   })
 }
 
-/** How the outcomes of attempts move batches: what has ended is no longer open, what it emitted is. */
+/** How the outcomes of attempts move batches: ended executions are no longer open, the events they emitted are. */
 export function completeMoves(outcomes: readonly Outcome[]): BatchMoves {
   const done = outcomes.filter(({ kind, execution }) => kind === 'done' && execution.undoId === undefined)
   return {

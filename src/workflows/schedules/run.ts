@@ -1,7 +1,7 @@
 /**
- * One run of a schedule: its code is called, outside of any transaction and for a limited time, and what it returns becomes
- * events. Nothing is stored here. Their ids follow from the schedule, the due time and a key, so a run that is taken over
- * publishes the same events, not more.
+ * One run of a schedule: its code is called, outside of any transaction and for a limited time, and its result becomes
+ * events. Nothing is stored here. Their ids follow from the schedule, the due time and a key, so a run that is taken
+ * over publishes the same events, not more.
  */
 import { describeError, type ErrorDescription, isInterruption } from '../../consumers/run/failure.ts'
 import { abortable, onAbort } from '../../core/abort.ts'
@@ -31,14 +31,14 @@ export interface EndedRun {
   readonly error?: ErrorDescription | undefined
 }
 
-/** A run, by what its ids follow from. */
+/** A run: the values that its ids are derived from. */
 export interface RunKey {
   readonly name: string
   readonly dueAt: Date
   readonly isManual: boolean
 }
 
-/** Rejects only if it says nothing about the run: the database was away, or `over` aborted. */
+/** Rejects only for an error that is not about the run: the database was away, or `over` aborted. */
 export function runSchedule(
   log: Log,
   limits: EmitLimits,
@@ -92,7 +92,7 @@ async function runCode(
 }
 
 export function failedRun(log: Log, { name, dueAt }: RunKey, error: unknown): EndedRun {
-  log.telemetry.log.warn({ schema: log.schema, schedule: name, dueAt, error }, 'a run of a schedule has failed')
+  log.telemetry.log.warn({ schema: log.schema, schedule: name, dueAt, error }, 'A run of a schedule has failed.')
   return { outcome: 'failed', error: describeError(error) }
 }
 

@@ -1,4 +1,4 @@
-/** Schedules as they are defined: when they run, what to do about missed times, and the code that emits their events. */
+/** Schedules as they are defined: their times, the action for missed times, and the code that emits their events. */
 import { createHash } from 'node:crypto'
 import type { Awaitable } from '../../core/core.ts'
 import type { Definition } from '../../core/definition.ts'
@@ -20,11 +20,11 @@ export type ScheduleWhen =
   | { at: Date; cron?: undefined; timeZone?: undefined; everyMs?: undefined }
 
 export type ScheduleOptions<M extends EventMap = UntypedEvents> = ScheduleWhen & {
-  /** The events there are; for the types only. */
+  /** The events of the store; only their types are used. */
   events?: EventDefinitions<M> | undefined
   /** Emits the events of one run. */
   run(ctx: ScheduleContext<M>): Awaitable<ScheduleResult<keyof M & string>>
-  /** What to do about due times at which no worker ran it. Default 'once': one run for all of them. */
+  /** The action for due times at which no worker ran it. Default 'once': one run for all of them. */
   missed?: Missed | undefined
   /** The workflow that its events are part of. Default: a new one with each run. */
   correlationId?: string | undefined
@@ -42,7 +42,7 @@ export interface ScheduleContext<M extends EventMap = UntypedEvents> {
   readonly emit: Emit<M>
 }
 
-/** What a run publishes. */
+/** The result of a run: the events to publish. */
 export type ScheduleResult<Type extends string = string> =
   | undefined
   | null
@@ -60,7 +60,7 @@ export type StoredSchedule = ScheduleTimes & {
 
 /** A schedule, as it was defined. `M`: the events it needs. */
 export interface Schedule<M extends EventMap = never> extends Definition<'schedule'> {
-  /** Never there at run time: it keeps a definition out of stores that lack its events. */
+  /** Absent at run time: it keeps a definition out of stores that lack its events. */
   readonly '~uses'?: ((events: M) => void) | undefined
   readonly definition: StoredSchedule
   /** Of its times: another one means that they begin anew. */

@@ -127,7 +127,7 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
       }
     } catch (error) {
       if (!runs.over.signal.aborted)
-        log.telemetry.log.error({ schema: log.schema, schedule: first.name, error }, 'a schedule could not run')
+        log.telemetry.log.error({ schema: log.schema, schedule: first.name, error }, 'A schedule could not run.')
     }
     running.delete(first.name)
     if (inMs !== undefined && !runs.isDraining) lookIn(Math.max(0, inMs))
@@ -147,7 +147,7 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
           : await runSchedule(log, parts.limits, schedules.get(claimed.name)!, claimed, over)
       return await store(claimed, nextAt, ended, over)
     } catch (error) {
-      // That says nothing about the schedule: another worker may claim it.
+      // The error is not about the schedule: another worker may claim it.
       if (!over.aborted) await releaseClaim(log, claimed).catch(() => {})
       throw error
     }

@@ -6,15 +6,16 @@
  * Guarantees:
  * - A due time is run by one process at a time, and recorded once: the claim has a fence, the record a primary key of schedule
  *   and due time, and the events it publishes have ids that follow from both.
- * - Only the database's clock decides what is due, and the next due time follows from the last one, not from when it ran.
+ * - Only the database's clock decides which schedules are due, and the next due time follows from the last one, not
+ *   from when it ran.
  * - A run that fails is recorded with its error; the next one comes when it is due. A due time during a run waits for its end.
  * - A run whose process died is taken over when its worker is known to be dead, at the latest when its time is over.
  *
  * What can fail: the code (recorded), the process (taken over; so the code is called at least once), the database (the run
  * waits). A schedule whose code no process has stays, shows in `schedules.list()`, and runs when a process has it again.
  *
- * Here: the schedules that are stored, also those whose code is elsewhere: their status, their runs, and what an operator
- * does to them. Every change hints the workers.
+ * Here: the schedules that are stored, also those whose code is elsewhere: their status, their runs, and the changes by
+ * an operator. Every change sends a hint to the workers.
  */
 
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
@@ -43,7 +44,7 @@ export interface Schedules {
   list(options?: PageOptions): Promise<Page<ScheduleStatus>>
   /** A run that has begun still ends; none begins, except by `trigger`. */
   pause(schedule: Named): Promise<void>
-  /** Continues with the next due time. Times that came due meanwhile are left out; a one-time schedule still runs. */
+  /** Continues with the next due time. Times that came due meanwhile are skipped; a one-time schedule still runs. */
   resume(schedule: Named): Promise<void>
   /** Asks for one more run now; the next worker that has its code runs it, also while it is paused. */
   trigger(schedule: Named): Promise<TriggeredRun>

@@ -1,9 +1,9 @@
 /**
- * When a schedule is due: from one due time to the next, and back from a moment to the last one. Pure: what time it is now is
- * always given, and no result depends on the time zone or the clock of the process.
+ * When a schedule is due: from one due time to the next, and back from a moment to the last one. Pure: the present time
+ * is always given, and no result depends on the time zone or the clock of the process.
  *
- * Cron expressions have five fields (minute hour day month weekday) or six (second first), and are read in their time zone by
- * croner, which is loaded when the first of them is defined. What it does where the clocks change:
+ * Cron expressions have five fields (minute hour day month weekday) or six (second first), and are read in their time
+ * zone by croner, which is loaded when the first of them is defined. Where the clocks change:
  * - A fixed time of day (one value each for second, minute and hour) comes once a day, always: one that the clocks leap over
  *   comes when they have leapt (02:30 at 03:00), one that they show twice comes the first time.
  * - Everything else (`*`, lists, ranges, steps) goes by the minutes that pass: those left out do not come, those repeated come
@@ -103,7 +103,7 @@ function cronTimes(cron: Cron): DueTimes {
     first: now => cron.nextRun(now) ?? undefined,
     next: dueAt => cron.nextRun(dueAt) ?? undefined,
     latest(dueAt, now) {
-      // croner looks back from whole seconds, and leaves out the one it starts from.
+      // croner looks back from whole seconds, and skips the one it starts from.
       const [latest = dueAt] = cron.previousRuns(1, new Date(Math.floor(now.getTime() / 1000) * 1000 + 1000))
       return latest > dueAt ? latest : dueAt
     },
@@ -134,7 +134,7 @@ export type Missed = 'once' | 'all' | 'skip'
 
 export interface Choice {
   readonly dueAt: Date
-  /** Whether it is only to be recorded that it was left out. */
+  /** Whether it is only recorded as skipped. */
   readonly isSkipped: boolean
 }
 

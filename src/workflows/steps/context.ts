@@ -21,7 +21,7 @@ export interface HandlerContext<M extends EventMap = UntypedEvents, E extends ke
   extends Repeatable {
   /** An event to be emitted: return it, alone, in a list or in a batch. */
   emit<T extends E>(type: T, data: M[T], options?: EmitOptions): Emission<T>
-  /** The same in every run and unique: an idempotency key for whatever the handler calls. */
+  /** The same in every run and unique: an idempotency key for the services that the handler calls. */
   readonly executionId: string
   readonly correlationId: string
   readonly handler: string
@@ -30,8 +30,7 @@ export interface HandlerContext<M extends EventMap = UntypedEvents, E extends ke
   readonly attempt: number
   /** Aborts when the run is over: its time is over, it was cancelled or taken over, or the worker stops. */
   readonly signal: AbortSignal
-  /**
-   * Does something once: its result, plain JSON, is recorded and answers all later runs. A step that throws runs again in
+  /** Runs `work` once: its result, plain JSON, is recorded and answers all later runs. A step that throws runs again in
    * the next attempt; a handler that catches the error gets the same one (by name, message and code) after a wait.
    */
   step<T, Data = unknown>(name: string, run: () => Awaitable<T>, options?: StepOptions<Data>): Promise<T>

@@ -25,14 +25,14 @@ export interface HandlerRunParts extends AttemptParts {
   readonly handler: Handler
   /** How long without a heartbeat until other workers take over. */
   readonly leaseMs: number
-  /** Aborts when the run is over, whatever its code still does. */
+  /** Aborts when the run is over, also if its code still runs. */
   readonly signal: AbortSignal
 }
 
 /** How a run ends before its handler does: it waits, or its code does not fit its recorded calls. */
 export type EarlyEnd = { readonly kind: 'suspended' } | { readonly kind: 'parked'; readonly error: RillflowError }
 
-/** What a call waits for: a time, an event, a child, or an event with a limit. */
+/** The end of the wait of a call: a time, an event, a child, or an event with a limit. */
 export interface Wait {
   /** In milliseconds, by the clock of this process. Undefined: no time ends it. */
   readonly dueAt?: number | undefined
@@ -59,7 +59,7 @@ export interface HandlerRun extends HandlerRunParts {
   dueAt(call: Call, ms: number): number
   record(call: Call, end: End, alongside?: Alongside): Promise<void>
   recordIn(tx: Transaction, call: Call, end: End): Promise<{ committed(): void }>
-  /** The handler has failed: resolves when no work is running, so that everything done is recorded. */
+  /** The handler has failed: resolves when no work is running, so that all its steps are recorded. */
   settle(): Promise<void>
   /** Refuses everything that the run still does. */
   close(): void

@@ -55,7 +55,7 @@ export function openRecorder({ log, execution, signal }: RecordParts, replay: Re
     afterFailure(error, _, attempt) {
       const isPassing = isInterruption(error) || isRillflowError(error, 'serialization_failed')
       if (!isPassing || signal.aborted) return 'fail'
-      log.telemetry.log.warn({ schema: log.schema, executionId: execution.id, error }, 'a step is not recorded yet')
+      log.telemetry.log.warn({ schema: log.schema, executionId: execution.id, error }, 'A step is not recorded yet.')
       return { sendAgainInMs: delay(retryBackoff, attempt) }
     },
     maxBatch: { count: 1_000, bytes: 0 },
@@ -113,7 +113,7 @@ export function openRecorder({ log, execution, signal }: RecordParts, replay: Re
       } catch (error) {
         const isPassing = isInterruption(error) || isRillflowError(error, 'serialization_failed')
         if (!isPassing || signal.aborted) throw error
-        log.telemetry.log.warn({ schema: log.schema, executionId: execution.id, error }, 'a step is not recorded yet')
+        log.telemetry.log.warn({ schema: log.schema, executionId: execution.id, error }, 'A step is not recorded yet.')
         await sleep(delay(retryBackoff, tries), { signal }).catch(() => {})
       }
     }

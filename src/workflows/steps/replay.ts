@@ -84,7 +84,7 @@ export interface Replay {
   ask(kind: CallKind, name: string): Call | undefined
   /** A call has ended; its first end counts. */
   ended(call: Call, end: End): void
-  /** The time to be recorded for what ends now. */
+  /** The time to be recorded for a call that ends now. */
   timeNow(): Date
   /** Calls that were made and not answered yet. */
   undelivered(): Call[]
@@ -207,7 +207,7 @@ export function openReplay(options: ReplayOptions): Replay {
     return new NonDeterministic({ handler: options.handler, ...said })
   }
 
-  /** After a turn of the event loop: until then the run does what follows from the end before. */
+  /** After a turn of the event loop: until then the run reacts to the end before. */
   function schedule(): void {
     if (isScheduled || isClosed) return
     isScheduled = true

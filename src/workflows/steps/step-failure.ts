@@ -5,7 +5,7 @@
 import { describeError, propertyOf } from '../../consumers/run/failure.ts'
 import { isRillflowError } from '../../core/errors.ts'
 
-/** The parts of an error that decide what becomes of it. */
+/** The parts of an error that decide about retries. */
 export interface StepFailure {
   /** The attempt in which it happened. */
   readonly attempt: number

@@ -1,7 +1,7 @@
 /**
- * A handler's memory: what it did is recorded, its waits hold no worker, and it runs again from its top.
+ * A handler's memory: its steps are recorded, its waits hold no worker, and it runs again from its top.
  *
- *     ctx.step, tx, start ─► run ─► recorded under the fence ─┐       the first result stands
+ *     ctx.step, tx, start ─► run ─► recorded under the fence ─┐       the first result counts
  *     ctx.sleep, waitForEvent, child ─► suspended ─► due or answered ─► run again, answered from memory
  *
  * Here: steps, which run once and whose result is recorded, alone or together with writes to the database. `handler-run.ts`
@@ -10,8 +10,8 @@
  * Guarantees:
  * - Every call of the context has a kind, a name and a place in the order of calls. A run that makes another call than the
  *   recorded one is parked (`NonDeterministic`), because the record would answer the wrong call.
- * - A wait is stored under the workflow's row in the transaction that suspends the run, so no signal is missed. Suspension
- *   does not count as an run.
+ * - A wait is stored under the workflow's row in the transaction that suspends the run, so no signal is missed.
+ *   Suspension does not count as an attempt.
  *
  * What can fail: the execution was taken over (`ExecutionLost`, nothing is recorded), a result is not JSON or too large, an
  * event that ended a wait is no longer in the log. A step that throws has failed for this attempt only.
@@ -86,7 +86,7 @@ function checkFunction(doIt: unknown): void {
     throw refusal('A step', 'run', `needs a function as its second argument, not ${describe(doIt)}.`)
 }
 
-/** Takes the transaction away when the step has returned. */
+/** Revokes the transaction when the step has returned. */
 async function lent<T>(tx: Transaction, doIt: (tx: Transaction) => T | Promise<T>): Promise<T> {
   const { handle, shut } = lendTransaction(tx)
   try {

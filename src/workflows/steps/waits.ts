@@ -30,7 +30,7 @@ import type { Call } from './replay.ts'
 import { type CallRow, deliveredRow, storeCalls } from './stored-calls.ts'
 
 export interface WaitOptions {
-  /** What the data of the event must contain, as jsonb's `@>` finds it. Default: anything. */
+  /** The content that the data of the event must have, as jsonb's `@>` compares it. Default: any. */
   match?: Readonly<Record<string, unknown>> | undefined
   /** How long to wait; then there is no event. Default: no limit. */
   timeoutMs?: number | undefined

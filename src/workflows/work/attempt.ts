@@ -1,15 +1,15 @@
 /**
- * One attempt: the handler is called with its event, and what it returns or throws becomes an outcome. Nothing is stored
+ * One attempt: the handler is called with its event, and its result or its error becomes an outcome. Nothing is stored
  * here, except the steps of the handler while it runs.
  *
  *     claimed ─► refused: worn out, gone, undecodable ──────────────────────────────────► failed
- *            └─► invoke ──┬── returned ─► what it emits, checked ───────────────────────► completed
+ *            └─► invoke ──┬── returned ─► its events, checked ───────────────────────────► completed
  *                         ├── threw, or its time is over ─► retry or dead letter ───────► failed
  *                         ├── waits for a timer, a signal, a child ─────────────────────► suspended
  *                         └── the worker stops, or another one has taken over ──────────► released
  *
- * Code that has not returned in time, or was taken over, is left to itself: nothing it still does counts. The worker learns
- * which code that is (`leave`), because a compensation waits for its end.
+ * Code that has not returned in time, or was taken over, is no longer waited for: its result does not count. The worker
+ * is given that code (`leave`), because a compensation waits for its end.
  */
 import { describeError } from '../../consumers/run/failure.ts'
 import { Cutoff } from '../../core/abort.ts'
@@ -37,7 +37,7 @@ import { isTransition } from '../transition.ts'
 import type { Claimed } from './claim.ts'
 import { expiryOf, failureOutcome, type Outcome, type OutcomeBase, type OutcomeEnd, withinExpiry } from './outcome.ts'
 
-/** What it takes to run handlers. */
+/** The parts that run handlers. */
 export interface AttemptParts {
   readonly log: Log
   readonly limits: EmitLimits
@@ -108,7 +108,7 @@ interface RunningAttempt extends AttemptOptions {
   readonly expiresAt: number | undefined
   /** Whether the execution may have stored steps. */
   hasSteps: boolean
-  /** Whether the handler's own code is running, so that what is thrown comes from it. */
+  /** Whether the handler's own code is running, so that an error comes from it. */
   isInHandler: boolean
 }
 
@@ -133,7 +133,7 @@ async function attempt(
     // In place: a suspended outcome learns its delay only when its waits are stored.
     return Object.assign(end, base())
   } catch (error) {
-    // Cut off because its worker stops, which says nothing about the handler.
+    // Cut off because its worker stops, which is not a failure of the handler.
     if (options.cutoff.isCut) return { ...base(), kind: 'release', activity: 'released', detail: 'stopped' }
     const failure = { handler, error, isThrown: running.isInHandler, interruptions: options.interruptions }
     return { ...base(), ...(await failureOutcome(parts, base(), failure)) }
@@ -283,7 +283,7 @@ async function earlyEnd(run: HandlerRun): Promise<Invoked> {
   const { error } = end
   log.telemetry.log.warn(
     { schema: log.schema, handler: handler.name, executionId: execution.id, error },
-    'an execution is parked, because its handler does not fit its recorded steps',
+    'An execution is parked, because its handler does not fit its recorded steps.',
   )
   return { early: { kind: 'park', activity: 'parked', detail: error.code, error: describeError(error) } }
 }

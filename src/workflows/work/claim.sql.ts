@@ -1,11 +1,11 @@
 /**
  * Claiming: which worker runs which executions, under a fence that every write of the attempt has to match.
  *
- * The cost does not depend on the backlog: of each route the first few of an index that holds nothing but what is ready.
- * What other workers are claiming at the same moment is passed over. Routes with a limit on how many run at once, or how
- * many in a time, are locked while they are counted; all others never wait.
+ * The cost does not depend on the backlog: of each route the first few of an index that holds only ready executions.
+ * Executions that other workers are claiming at the same moment are skipped. Routes with a limit on how many run at
+ * once, or how many in a time, are locked while they are counted; all others never wait.
  *
- * A claim is not flushed to the disk: one that a crash of the server takes back has not happened, and the outcome of its
+ * A claim is not flushed to the disk: one that a crash of the server undoes has not happened, and the outcome of its
  * attempt is refused. For that no two claims may ever have one fence, so the worker brings it: fences are drawn before,
  * and flushed.
  */

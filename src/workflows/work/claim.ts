@@ -89,7 +89,7 @@ type ExecutionColumns = [
   beyondRankMs: number,
 ]
 
-/** The columns of an event `e`; `edited` has what replaces them when its dead letter is retried with other data. */
+/** The columns of an event `e`; `edited` replaces them when its dead letter is retried with other data. */
 export const editedEventColumns: Fragment = eventColumnsOf('e', {
   type: `coalesce(edited->>'type', e.type)`,
   schema_version: `coalesce((edited->>'schemaVersion')::integer, e.schema_version)`,
@@ -178,8 +178,8 @@ const fencesAtOnce = 256
 
 /**
  * Each call of the function returned gives a fence that was never used before. They are drawn ahead of claims, many at
- * once, and that is flushed to the disk, so that claims need not be: a fence drawn in a claim that a crash of the server
- * takes back could be drawn again.
+ * once, and that is flushed to the disk, so that claims need not be: a fence drawn in a claim that a crash of the
+ * server undoes could be drawn again.
  */
 export function drawFences(log: Log): () => Promise<number> {
   let drawn: number[] = []
@@ -198,7 +198,7 @@ export function drawFences(log: Log): () => Promise<number> {
 export interface Claims {
   /** Claims soon, because executions may be ready. */
   claimSoon(): void
-  /** The worker has room: claims soon, if the last claim may have left something. */
+  /** The worker has room: claims soon, if the last claim may have left ready executions. */
   onRoom(): void
   /** Room for the dispatcher of this process, under a fence of its own; undefined if there is none. */
   nextCapacity(): Promise<Capacity | undefined>
@@ -269,7 +269,7 @@ export function openClaims(log: Log, options: ClaimsOptions): Claims {
       work.add(claimed)
       return claimed.length
     } finally {
-      // If the answer was lost, the next look finds what was claimed, and releases it.
+      // If the answer was lost, the next look finds the claimed executions, and releases them.
       answered()
     }
   }

@@ -5,7 +5,7 @@ import { fragment } from '../../database/sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 import { beginExecutions } from './claim.sql.ts'
 
-/** Which of these attempts are still what they were claimed as. They are locked until the transaction ends. */
+/** Which of these attempts still have the fence of their claim. They are locked until the transaction ends. */
 export const hold: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
   create function ~workflow_hold(
     p_correlations text[],

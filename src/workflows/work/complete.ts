@@ -36,8 +36,8 @@ import { isPlain, type Outcome } from './outcome.ts'
 
 export interface Completer {
   /**
-   * Resolves when the outcome is stored, or refused. Rejects if the outcome itself is wrong: what it emits was refused, or
-   * its writes failed. `next` is an execution held behind it in its lane, which begins with it if it still can.
+   * Resolves when the outcome is stored, or refused. Rejects if the outcome itself is wrong: its events were refused,
+   * or its writes failed. `next` is an execution held behind it in its lane, which begins with it if it still can.
    */
   complete(outcome: Outcome, next?: string): Promise<Completed>
   /** How many outcomes are waiting to be stored. */
@@ -77,7 +77,7 @@ export function openCompleter(parts: CompleterParts, options: CompleterOptions):
     send,
     afterFailure: (error, _, attempt) => {
       if (!isPassing(error, attempt) || options.lost.aborted) return 'fail'
-      log.telemetry.log.warn({ schema: log.schema, owner: options.owner, error }, 'outcomes could not be stored yet')
+      log.telemetry.log.warn({ schema: log.schema, owner: options.owner, error }, 'Outcomes could not be stored yet.')
       return { sendAgainInMs: delay(retryBackoff, attempt) }
     },
     keysOf: ({ outcome }) => [outcome.execution.id],
@@ -129,8 +129,9 @@ function kindOf({ outcome }: Entry): 'plain' | 'emitting' | 'writing' {
 }
 
 /**
- * Whether an error says nothing about the outcome: the database was away or at its limits, or a neighbour was in the way.
- * A transaction that was cut off because the writes left it idle looks the same at first, so that counts a few times only.
+ * Whether an error is not about the outcome: the database was away or at its limits, or a neighbour was in the way. A
+ * transaction that was cut off because the writes left it idle looks the same at first, so that counts a few times
+ * only.
  */
 function isPassing(error: unknown, tries: number): boolean {
   const { sqlState = sqlStateOf(error) } = (error ?? {}) as { sqlState?: string }
@@ -253,7 +254,7 @@ async function storeWithConsequences(
   return stored
 }
 
-/** Locks the executions that are still what they were claimed as, and what they belong to; returns their ids. */
+/** Locks the executions that still have the fence of their claim, with their workflows and lanes; returns their ids. */
 async function hold(tx: Executor, log: Log, entries: readonly Entry[]): Promise<Set<string>> {
   const { correlations, lanes, executions } = lockedBy(entries)
   const [row] = await tx.runArrays(sql`/* workflows.hold */

@@ -1,13 +1,13 @@
 /**
  * The duties of a worker: work that any worker does from time to time, on behalf of all. Each is one entry of the list
- * below: its name, when it is due, and what to do then. Adding a duty is adding an entry.
+ * below: its name, when it is due, and its work. Adding a duty is adding an entry.
  *
  *     loop ──► readDue: one statement, a column per duty ──► runDuties: those that are due ──► when to look again
  *
  * Guarantees:
  * - Looking costs one statement, however many duties there are.
- * - Looking changes nothing. Any number of workers may find the same duty due; the first one that gets
- *   hold of the rows does it, and the others find nothing left to do.
+ * - Looking changes nothing. Any number of workers may find the same duty due; the first one that locks the rows does
+ *   it, and the others find nothing left to do.
  * - No duty waits for a lock for long. Rows that another transaction holds are left for the next look, so a worker is
  *   never late because of a duty, and a worker that is stopped in the middle of one is cut off by the server.
  *
@@ -42,11 +42,11 @@ import type { Work } from './work.ts'
 
 export interface Duty {
   readonly name: string
-  /** SQL: in how many milliseconds there is something to do; 0 or less is now, null is never. `now` is the time, as SQL. */
+  /** SQL: in how many milliseconds it is due; 0 or less is now, null is never. `now` is the time, as SQL. */
   dueInMs(worker: DutyWorker, now: Fragment): Fragment
   /** SQL: a list of texts that `run` needs, if the look finds them anyway. */
   items?(worker: DutyWorker, now: Fragment): Fragment
-  /** Does what is to be done, and returns how much that was. */
+  /** Does the work, and returns how much it was. */
   run(worker: DutyWorker, look: DueDuty): Promise<number | Done>
   /** How soon to look again if it was due and nothing could be done, because rows are locked. Default: with the next poll. */
   readonly retryMs?: number | undefined
@@ -91,7 +91,7 @@ const lockedMs = 20
 /** In the order in which they are done: those that make work come before those that only prepare it. */
 export const duties: readonly Duty[] = [
   {
-    // The database decides what is this worker's: other workers, or a cancellation, may have taken it.
+    // The database decides which executions are this worker's: other workers, or a cancellation, may have taken some.
     name: 'compare own executions',
     dueInMs: () => fragment`(select 0)`,
     items: ({ log, owner }) => fragment`
@@ -274,7 +274,7 @@ export const duties: readonly Duty[] = [
   },
 ]
 
-/** When each duty is due, in one statement. A duty that is never due is left out. */
+/** When each duty is due, in one statement. A duty that is never due is omitted. */
 export async function readDue(worker: DutyWorker, list: readonly Duty[] = duties): Promise<readonly DueDuty[]> {
   const { log } = worker
   const lookedAt = performance.now()
@@ -294,7 +294,8 @@ export async function readDue(worker: DutyWorker, list: readonly Duty[] = duties
 }
 
 /**
- * Does what is due. Returns how much was done and when to look again: at once after work, which may be followed by more.
+ * Does the due duties. Returns how much was done and when to look again: at once after work, which may be followed by
+ * more.
  */
 export async function runDuties(
   worker: DutyWorker,
@@ -382,7 +383,7 @@ export function openDuties(
     stop: loop.stop,
   }
 
-  /** A little later than asked for, so that what is due then is due by the database's clock, too. */
+  /** A little later than asked for, so that the duty is due by the database's clock, too. */
   function lookIn(ms: number): void {
     loop.lookIn(Math.ceil(ms) + 1)
   }

@@ -35,7 +35,7 @@ export interface Outcome {
   readonly emits: readonly string[]
   /** Writes of its own, in its transaction and before positions are drawn; if they throw, nothing of the outcome is stored. */
   readonly write?: ((tx: Transaction) => Promise<unknown>) | undefined
-  /** What to store instead if this outcome is refused. Undefined: it becomes a failure of the attempt. */
+  /** The outcome to store instead if this one is refused. Undefined: it becomes a failure of the attempt. */
   readonly ifRefused?: ((error: unknown) => Partial<Outcome>) | undefined
   /** Whether the lane of the execution is parked with it. */
   readonly parksLane?: boolean | undefined
@@ -82,7 +82,7 @@ export interface Failure {
   readonly interruptions: number
 }
 
-/** What becomes of an attempt that failed, as the policy of its handler says. */
+/** The outcome of an attempt that failed, as the policy of its handler says. */
 export async function failureOutcome(parts: AttemptParts, base: OutcomeBase, failure: Failure): Promise<OutcomeEnd> {
   const { log } = parts
   const { execution, expiresAt } = base
@@ -121,7 +121,10 @@ export async function failureOutcome(parts: AttemptParts, base: OutcomeBase, fai
 /** How long a function that decides about a failure may take. */
 const maxDecisionMs = 5_000
 
-/** What the handler's `onFailure` says. A function is asked after every failure; if it fails, a dead letter it is. */
+/**
+ * The decision of the handler's `onFailure`. A function is called after every failure; if it fails, the execution is
+ * dead-lettered.
+ */
 async function endOf(
   log: Log,
   { event, attempt, crashes, id }: Claimed,
@@ -142,7 +145,7 @@ async function endOf(
     return answer === 'park' && !definition.ordered ? 'deadLetter' : answer
   } catch (problem) {
     const about = { schema: log.schema, handler: name, executionId: id, error: problem }
-    log.telemetry.log.warn(about, 'onFailure itself has failed, so the execution is dead-lettered')
+    log.telemetry.log.warn(about, 'onFailure itself has failed, so the execution is dead-lettered.')
     return 'deadLetter'
   } finally {
     limit.dispose()
@@ -156,7 +159,9 @@ function reasonOf({ definition }: Handler, error: unknown): DeadLetterReason {
 
 const interruptionBackoff = { baseMs: 500, factor: 2, maxMs: 30_000, jitter: 0.5 }
 
-/** A database was away, which says nothing about the handler: the attempt does not count, but its activity is recorded. */
+/**
+ * A database was away, which is not a failure of the handler: the attempt does not count, but its activity is recorded.
+ */
 function interruptedOutcome(error: unknown, { interruptions }: Failure, expiresAt: number | undefined): OutcomeEnd {
   const delayMs = withinExpiry(delay(interruptionBackoff, interruptions + 1), expiresAt)
   return { kind: 'release', activity: 'failed', detail: 'interrupted', delayMs, error: describeError(error) }

@@ -18,7 +18,7 @@ import { confirmStopped } from '../cancel/compensate.ts'
 import { WorkerCrashed } from '../errors.ts'
 import { workflowNames } from '../schema.ts'
 
-/** A worker stops: its counters become part of the total, and what it still has is ready again. */
+/** A worker stops: its counters become part of the total, and its executions are ready again. */
 export async function releaseOwn(log: Log, owner: string): Promise<void> {
   await clearWorker(log, owner, 'left')
 }

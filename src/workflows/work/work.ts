@@ -1,6 +1,6 @@
 /**
- * The work of a worker: executions from their claim to their outcome. `worker.ts` is its life, `duties.ts` what it sees to
- * from time to time.
+ * The work of a worker: executions from their claim to their outcome. `worker.ts` starts and stops it, `duties.ts` has
+ * its periodic work.
  *
  *     claim, dispatch ─► ready ─► running: attempt ─► complete ─► the next one of the lane, or free
  *           ▲                        │
@@ -13,8 +13,8 @@
  * - The database decides which executions are this worker's: an attempt that it does not name is cut off, and an execution
  *   that this worker does not know is released.
  *
- * What can fail: storing an outcome. It is stored as the failure it is. If that cannot be stored either, the execution is
- * not released, or it would run again and again: another worker takes it over when its time is over.
+ * What can fail: storing an outcome. It is stored as a failure. If that cannot be stored either, the execution is not
+ * released, or it would run again and again: another worker takes it over when its time is over.
  */
 
 import type { ConcurrencyShare } from '../../consumers/runners/concurrency.ts'
@@ -37,16 +37,16 @@ export interface Work {
   add(claimed: readonly Claimed[]): void
   /** From now until the function returned is called, executions under this fence may be stored that are not added yet. */
   expect(fence: number): () => void
-  /** Begins what can begin, when others have made room. */
+  /** Begins the executions that can begin, when others have made room. */
   fill(): void
   /**
-   * Compares what is stored as this worker's with what it has. `stored` has the fence of each execution, read after
-   * `lookedAt`. Attempts of other executions are cut off; returned are those that this worker does not know.
+   * Compares the stored executions of this worker with those it has. `stored` has the fence of each execution, read
+   * after `lookedAt`. Attempts of other executions are cut off; returned are those that this worker does not know.
    */
   compare(stored: ReadonlyMap<string, number>, lookedAt: number): Map<string, number>
   /** Of these attempts, those whose code has ended. When that comes true of one of the others, `onCodeEnded` is called. */
   ended(attempts: readonly StoppingAttempt[]): StoppingAttempt[]
-  /** Releases what has not begun, and waits for the rest until `cutOff` aborts, then cuts it off. */
+  /** Releases executions that have not begun, and waits for the others until `cutOff` aborts, then cuts them off. */
   stop(cutOff: AbortSignal): Promise<void>
 }
 
@@ -165,7 +165,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
       // Its code has ended: another execution may begin while its outcome is stored.
       if (executions.length === 1 && completer.size < maxAhead) free()
       const completed = await store(outcome, handler, next).catch((error: unknown) => {
-        log.telemetry.log.error({ schema: log.schema, executionId: execution.id, error }, 'an outcome was not stored')
+        log.telemetry.log.error({ schema: log.schema, executionId: execution.id, error }, 'An outcome was not stored.')
         return 'unstored' as const
       })
       if (completed !== 'unstored') storing.delete(execution.id)
@@ -191,7 +191,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   async function store(outcome: Outcome, handler: Handler, next?: string): Promise<Completed> {
     try {
       const completed = await completer.complete(outcome, next)
-      // A suspended execution may wait for something that only a look at what is due finds.
+      // A suspended execution may wait for an event that only a look at the duties finds.
       if (outcome.delayMs !== undefined || outcome.kind === 'suspend') options.onDue(outcome.delayMs ?? 0)
       return completed
     } catch (error) {

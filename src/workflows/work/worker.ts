@@ -4,7 +4,7 @@
  *
  *     start ─► claims:  a hint, or room ─► claim ───────────────┬─► work
  *           ─► dispatcher, under its lease ─► without a claim ──┘
- *           ─► duties:  what is due on behalf of all workers
+ *           ─► duties:  due work on behalf of all workers
  *     stop  ─► nothing more begins ─► running attempts end, or are cut off ─► the rest is released
  *
  * It works under the id of the runner, whose row says which handlers it has and, by its heartbeat, that it is alive.
@@ -39,7 +39,7 @@ export interface WorkerParts extends DispatcherParts {
 const backoff = { baseMs: 50, factor: 2, maxMs: 5_000, jitter: 0.5 }
 const defaultConcurrency = 16
 
-/** What a worker has while it runs. */
+/** The parts of a running worker. */
 interface Running {
   readonly work: Work
   readonly claims: Claims
@@ -123,7 +123,7 @@ export async function startWorker(parts: WorkerParts, context: RunContext): Prom
 
     function onFailure(error: unknown): void {
       if (!isRillflowError(error, 'store_closed'))
-        log.telemetry.log.warn({ schema: log.schema, owner, error }, 'a worker could not look for work')
+        log.telemetry.log.warn({ schema: log.schema, owner, error }, 'A worker could not look for work.')
       else for (const loop of [claims, duties]) void loop.stop()
     }
   }

@@ -154,7 +154,7 @@ test('workflows begun later are removed, running executions are cancelled, and t
   expect(reported).toEqual(['waits'])
   expect(await after.workflows.get('hit').status()).toMatchObject({
     state: 'cancelled',
-    reason: `the log was cut at position ${position}`,
+    reason: `The log was cut at position ${position}.`,
   })
   expect(await query(`select * from ~workflows where correlation_id = 'new'`)).toEqual([])
   expect(await query(`select * from ~workflow_activity where correlation_id = 'new'`)).toEqual([])
