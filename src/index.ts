@@ -65,8 +65,8 @@ export {
   VersionConflict,
 } from './errors.ts'
 export type { AppendOptions } from './events/append/append.ts'
-export type { AppendResult } from './events/append/outcome.ts'
 export type { Expected } from './events/append/prepare.ts'
+export type { AppendResult } from './events/append/send.ts'
 export {
   defineEvents,
   type EventDefinitions,

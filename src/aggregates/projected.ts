@@ -10,8 +10,8 @@ import { InvalidOption } from '../core/errors.ts'
 import { refuseUnknownOptions } from '../core/options.ts'
 import type { Executor } from '../database/database.ts'
 import type { EventMap, NewEventIn, RecordedEvent } from '../events/definition.ts'
-import { toRecordedEvent } from '../events/event.ts'
 import type { Log } from '../events/log.ts'
+import { toRecordedEvent } from '../events/read/rows.ts'
 import { type Aggregate, type AggregateOptions, type AnyEvent, makeAggregate } from './aggregate.ts'
 
 /** The parts of a document projection that an aggregate uses. */

@@ -8,8 +8,7 @@ import type { Loaded, LoadedAggregate, Staged } from '../aggregates/loaded.ts'
 import { loadForWriting } from '../aggregates/repository.ts'
 import { snapshotOf } from '../aggregates/snapshot.ts'
 import type { Executor } from '../database/database.ts'
-import type { AppendResult } from '../events/append/outcome.ts'
-import type { Alongside } from '../events/append/send.ts'
+import type { Alongside, AppendResult } from '../events/append/send.ts'
 
 /** A stream that a session has fetched. */
 export interface Fetched {

@@ -11,13 +11,11 @@ import type { AnyTransaction } from '../database/transaction.ts'
 import type { Collection, OpenCollection } from '../documents/collection.ts'
 import type { Documents } from '../documents/documents.ts'
 import type { AppendParts } from '../events/append/append.ts'
-import type { AppendResult } from '../events/append/outcome.ts'
 import type { AppendDefaults, Expected } from '../events/append/prepare.ts'
-import { byBytes } from '../events/append/send.ts'
+import { type AppendResult, byBytes } from '../events/append/send.ts'
 import type { EventMap, NewEvent, UntypedEvents } from '../events/definition.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import { type PublishOptions, publishedEvent } from '../workflows/publish.ts'
-import { mergeDefaults } from './defaults.ts'
 import { type SessionDocument, type SessionDocuments, type SessionLoadOptions, TrackedDocuments } from './documents.ts'
 import { SessionClosed, SessionSaving } from './errors.ts'
 import { type Fetched, fetchAggregate } from './fetch.ts'
@@ -325,4 +323,17 @@ function refuseStaged(streams: StagedStreams, stream: string): void {
   if (!streams.has(stream)) return
   const reason = `Stream "${stream}" has staged events that its fetched state would not include. Fetch it before staging events, or save first.`
   throw new InvalidOption({ option: 'id', reason })
+}
+
+/** Later ones win; headers are merged key by key. */
+export function mergeDefaults(...given: readonly (AppendDefaults | undefined)[]): AppendDefaults {
+  const merged: AppendDefaults = {}
+  for (const each of given) {
+    if (each === undefined) continue
+    merged.correlationId = each.correlationId ?? merged.correlationId
+    merged.causationId = each.causationId ?? merged.causationId
+    merged.userId = each.userId ?? merged.userId
+    if (each.headers !== undefined) merged.headers = { ...merged.headers, ...each.headers }
+  }
+  return merged
 }

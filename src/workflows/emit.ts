@@ -10,21 +10,19 @@
  * An id follows from the event, the handler and a key, so a handler that is run again emits the same events, not more.
  * An event that is emitted because of an event of a batch keeps its place in the batch; `batch([…])` opens one inside of it.
  */
-import type { Awaitable } from '../core/core.ts'
-import { isPromise } from '../core/core.ts'
+import { type Awaitable, isPromise } from '../core/core.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { derivedId } from '../core/id.ts'
 import type { Transaction } from '../database/database.ts'
 import { lendTransaction } from '../database/handle.ts'
 import { prepareAppend, writtenBy } from '../events/append/append.ts'
-import type { AppendResult } from '../events/append/outcome.ts'
 import type { Expected, StreamEvents } from '../events/append/prepare.ts'
-import type { Append } from '../events/append/send.ts'
+import type { Append, AppendResult } from '../events/append/send.ts'
 import type { EventMap, NewEventOf, RecordedEvent, UntypedEvents } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { contextOf, type Span } from '../telemetry/span.ts'
-import { type BatchPlace, envelopeOf, headerOf, workflowStream } from './envelope.ts'
 import { HopsExceeded, InvalidResult, TooManyEmitted } from './errors.ts'
+import { type BatchPlace, envelopeOf, headerOf, workflowStream } from './publish.ts'
 
 const brand = Symbol('rillflow.emission')
 

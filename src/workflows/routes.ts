@@ -16,8 +16,8 @@ import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
 import { moment } from '../schema/clock.sql.ts'
-import type { Envelope } from './envelope.ts'
 import { type Handler, type HandlerKind, type RouteDefinition, refusal } from './handler.ts'
+import type { Envelope } from './publish.ts'
 import { workflowNames } from './schema.ts'
 
 /** The name of the dispatcher among the consumers. */

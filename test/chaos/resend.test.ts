@@ -5,7 +5,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { AppendOptions } from '../../src/events/append/append.ts'
-import type { AppendResult } from '../../src/events/append/outcome.ts'
+import type { AppendResult } from '../../src/events/append/send.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'

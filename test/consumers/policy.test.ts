@@ -7,7 +7,7 @@ import {
   type FailurePolicy,
   failurePolicy,
 } from '../../src/consumers/run/policy.ts'
-import { toRecordedEvent } from '../../src/events/event.ts'
+import { toRecordedEvent } from '../../src/events/read/rows.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 

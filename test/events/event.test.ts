@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { defineEvents } from '../../src/events/definition.ts'
-import { reshapeEvent, toRecordedEvent } from '../../src/events/event.ts'
+import { reshapeEvent, toRecordedEvent } from '../../src/events/read/rows.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 const createdAt = new Date('2026-03-01T09:00:00Z')

@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from 'vitest'
 import { InvalidName, InvalidOption } from '../../src/core/errors.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { UpcasterCycle, UpcasterFailed } from '../../src/events/errors.ts'
-import { toRecordedEvent } from '../../src/events/event.ts'
+import { toRecordedEvent } from '../../src/events/read/rows.ts'
 import { defineUpcaster, type Upcaster, upcasters } from '../../src/events/read/upcast.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { toRecordedEvent } from '../../src/events/event.ts'
+import { toRecordedEvent } from '../../src/events/read/rows.ts'
 import { type Entry, openWindow } from '../../src/subscriptions/window.ts'
 
 const event = (position: number, stream: string) =>

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod'
 import type { Transaction } from '../../src/database/database.ts'
-import type { AppendResult } from '../../src/events/append/outcome.ts'
+import type { AppendResult } from '../../src/events/append/send.ts'
 import { defineEvents, type RecordedEvent } from '../../src/events/definition.ts'
 import { openStore, type Store } from '../../src/store.ts'
 

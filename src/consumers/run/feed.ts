@@ -6,8 +6,8 @@
 
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import type { CopiedPage } from '../../events/read/copy-page.ts'
 import {
+  type CopiedPage,
   fetchPage,
   isCopied,
   matches,

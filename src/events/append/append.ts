@@ -21,7 +21,6 @@ import type { Log } from '../log.ts'
 import type { Wake } from '../order/wake.ts'
 import { rereadable } from '../read/read.ts'
 import type { GroupCommit } from './group-commit.ts'
-import { type AppendResult, earlierResults, mayStillBeStored, refusal, repeatedBy, resultsOf } from './outcome.ts'
 import {
   type AppendDefaults,
   checkExpected,
@@ -32,7 +31,20 @@ import {
   prepareParts,
   type StreamEvents,
 } from './prepare.ts'
-import { type Alongside, type Append, idsOf, lockStreams, type Outcome, sendBatch } from './send.ts'
+import {
+  type Alongside,
+  type Append,
+  type AppendResult,
+  earlierResults,
+  idsOf,
+  lockStreams,
+  mayStillBeStored,
+  type Outcome,
+  refusal,
+  repeatedBy,
+  resultsOf,
+  sendBatch,
+} from './send.ts'
 
 export interface AppendOptions extends AppendDefaults {
   /** The version the stream must have. Default 'any'. */

@@ -2,8 +2,8 @@
 
 import type { EventMap, NewEvent } from '../definition.ts'
 import type { AppendOptions } from './append.ts'
-import type { AppendResult } from './outcome.ts'
 import type { Expected } from './prepare.ts'
+import type { AppendResult } from './send.ts'
 
 export interface AppendBuilder<M extends EventMap> {
   /** Headers of every event; each call adds to those before. */

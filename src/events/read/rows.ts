@@ -7,7 +7,6 @@ import { CopiedLine, newline } from '../../database/copy-text.ts'
 import { Fragment, type Identifier, identifiers } from '../../database/sql.ts'
 import { refuseIssues } from '../append/prepare.ts'
 import type { RecordedEvent } from '../definition.ts'
-import { toRecordedEvent } from '../event.ts'
 import type { Log } from '../log.ts'
 
 /** The columns of an event, in the order in which every statement selects them and `eventOf` takes them. */
@@ -160,4 +159,45 @@ function validated(log: Log, event: Awaitable<RecordedEvent>): Awaitable<Recorde
     })
   refuseIssues(event.type, issues, event.id)
   return event
+}
+
+/**
+ * An event in memory, made from its columns by position: that happens once per row. Every field is always set, one without
+ * a value to undefined, in this order, so that all events share one hidden class.
+ */
+export function toRecordedEvent(
+  position: number,
+  stream: string,
+  version: number,
+  id: string,
+  type: string,
+  schemaVersion: number,
+  data: unknown,
+  headers: Readonly<Record<string, unknown>>,
+  correlationId: string,
+  causationId: string | null | undefined,
+  userId: string | null | undefined,
+  createdAt: Date,
+): RecordedEvent {
+  return {
+    id,
+    type,
+    data,
+    stream,
+    version,
+    position,
+    schemaVersion,
+    headers,
+    correlationId,
+    causationId: causationId ?? undefined,
+    userId: userId ?? undefined,
+    createdAt,
+  }
+}
+
+export type EventColumns = Parameters<typeof toRecordedEvent>
+
+/** The same event with other data, as an upcaster gives it. */
+export function reshapeEvent(event: RecordedEvent, type: string, schemaVersion: number, data: unknown): RecordedEvent {
+  return { ...event, type, schemaVersion, data }
 }

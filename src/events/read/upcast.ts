@@ -23,7 +23,7 @@ import { checkName } from '../../core/name.ts'
 import { describe, refuseUnknownOptions } from '../../core/options.ts'
 import type { RecordedEvent } from '../definition.ts'
 import { UpcasterCycle, UpcasterFailed } from '../errors.ts'
-import { reshapeEvent } from '../event.ts'
+import { reshapeEvent } from './rows.ts'
 
 /** One step: `defineUpcaster('OrderPlaced', { from: 1, to: 2, run: data => ({ ...data, currency: 'EUR' }) })`. */
 export function defineUpcaster<Before, After>(type: string, definition: UpcasterDefinition<Before, After>): Upcaster {

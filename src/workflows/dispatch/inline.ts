@@ -20,9 +20,8 @@ import type { Route } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import { repeatable } from '../steps/context.ts'
 import { laneOf } from '../work/lanes.ts'
-import type { DispatchParts } from './dispatch.ts'
+import type { DispatchParts, Routing } from './dispatch.ts'
 import { executionId } from './enqueue.ts'
-import type { Routing } from './routing.ts'
 
 /** The context of an inline handler: the part of a handler's context that it also has when it is queued. */
 export interface InlineContext {

@@ -15,8 +15,8 @@ import type { Log } from '../../events/log.ts'
 import { dispatcherName } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import { begunAtDispatch, type Claimed } from '../work/claim.ts'
+import { byWorkflow, executionsOf, type Routing } from './dispatch.ts'
 import type { NewExecution } from './enqueue.ts'
-import { byWorkflow, executionsOf, type Routing } from './routing.ts'
 
 /** A worker of this process, as the dispatcher sees it. */
 export interface LocalWorker {

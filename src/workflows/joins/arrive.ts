@@ -10,8 +10,8 @@
  * It never opens again: a later event is recorded as late, and changes nothing.
  */
 import type { Log } from '../../events/log.ts'
-import type { BatchPlace } from '../envelope.ts'
 import type { JoinRoute } from '../handler.ts'
+import type { BatchPlace } from '../publish.ts'
 import type { EndedBranch } from './branches.ts'
 
 export type JoinState = 'open' | 'closed' | 'failed' | 'expired' | 'cancelled'

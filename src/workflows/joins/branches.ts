@@ -9,7 +9,7 @@
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { BatchPlace } from '../envelope.ts'
+import type { BatchPlace } from '../publish.ts'
 import { workflowNames } from '../schema.ts'
 
 /** The event because of which something happens: its workflow, and its position in the log. */

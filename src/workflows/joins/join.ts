@@ -18,7 +18,6 @@ import type { EventMap, EventsCarried, RecordedEvent, UntypedEvents } from '../.
 import type { Log } from '../../events/log.ts'
 import { eventColumnCount, eventColumnsOf } from '../../events/read/rows.ts'
 import type { Emitter, HandlerResult } from '../emit.ts'
-import { type BatchPlace, envelopeOf } from '../envelope.ts'
 import { EventGone, EventUndecodable, JoinFailed, JoinTimeout } from '../errors.ts'
 import {
   type AnyHandlerOptions,
@@ -32,6 +31,7 @@ import {
   refusal,
   typesOf,
 } from '../handler.ts'
+import { type BatchPlace, envelopeOf } from '../publish.ts'
 import { workflowNames } from '../schema.ts'
 import type { HandlerContext } from '../steps/context.ts'
 import { type Claimed, type DecodedEvent, decodeEvents } from '../work/claim.ts'
