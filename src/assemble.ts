@@ -56,13 +56,18 @@ import { isWorkflowKind, openWorkflows } from './workflows/workflows.ts'
 export interface Assembled<M extends EventMap>
   extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {}
 
+export interface AssembleOptions<M extends EventMap> extends StoreOptions<M> {
+  /** False: registering a definition makes it known here and writes nothing. */
+  readonly storesDefinitions: boolean
+}
+
 export function assemble<M extends EventMap>(
   opened: Database,
   schemaName: string,
   telemetry: Telemetry,
-  options: StoreOptions<M>,
+  options: AssembleOptions<M>,
 ): Assembled<M> {
-  const { migrate = opened.engine === 'pglite', closeMs = 5000 } = options
+  const { migrate = opened.engine === 'pglite', closeMs = 5000, storesDefinitions } = options
   const database = watchStatements(opened, { telemetry, schema: schemaName }, options)
   const onStep = ({ object, reason }: Step): void => {
     telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
@@ -102,7 +107,7 @@ export function assemble<M extends EventMap>(
   const subscriptions = openSubscriptions<M>({ ...parts, consumers, services })
   const upkeep = openUpkeep(log, options.retention)
   const aggregates = openAggregates({ ...parts, consumers })
-  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs }, options.workflows)
+  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, storesDefinitions }, options.workflows)
   const documentParts = {
     ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
     syncs: migrate === true,
@@ -113,6 +118,7 @@ export function assemble<M extends EventMap>(
   const projections = openProjections({
     ...{ consumers, schema, tables, documents: documentParts },
     syncs: migrate === true,
+    activates: storesDefinitions,
     isCollection: collections.has,
   })
   const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
@@ -126,7 +132,10 @@ export function assemble<M extends EventMap>(
       return { stop: async () => end() }
     },
   }
-  const runnables = [...runnableConsumers(consumers), subscriptions.runnable, workflows.runnable, upkeepInBackground]
+  const followers = runnableConsumers(consumers).map(each =>
+    each.kinds.includes('projections') ? projections.switching(each) : each,
+  )
+  const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
   const servers = openServers(() => [{ log, schema }])
   const close = once(async () => {
@@ -165,8 +174,10 @@ export function assemble<M extends EventMap>(
         else if (each.kind === 'aggregate') aggregates.register(each)
         else workflows.workflows.register(each)
       }
-      if (definitions.some(({ kind }) => isWorkflowKind(kind))) activated.push(workflows.workflows.sync())
+      if (storesDefinitions && definitions.some(({ kind }) => isWorkflowKind(kind)))
+        activated.push(workflows.workflows.sync())
       await Promise.all(activated)
+      if (!storesDefinitions) return
       await consumers.store()
       await subscriptions.store()
     },

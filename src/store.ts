@@ -9,7 +9,7 @@
 import type { Aggregate } from './aggregates/aggregate.ts'
 import type { Repository } from './aggregates/repository.ts'
 import type { Snapshotter } from './aggregates/snapshotter.ts'
-import { assemble } from './assemble.ts'
+import { type AssembleOptions, assemble } from './assemble.ts'
 import type { ConsumerAdministration } from './consumers/administration.ts'
 import type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 import type { Processor } from './consumers/processor.ts'
@@ -119,8 +119,12 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   undos?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
   /** Events that are published at certain times: `defineSchedule`. */
   schedules?: readonly Schedule<EventsAccepted<NoInfer<M>>>[] | undefined
-  /** Registers definitions that are known only later; called with the store once it is open, with that of each tenant if it has any. */
-  register?: ((store: Store<M>) => unknown) | undefined
+  /**
+   * Registers definitions that are known only later; called with the store once it is open, with that of each tenant if it
+   * has any. `false`: definitions are known to this store, but opening writes nothing of them and needs only the rights of
+   * a reader; `migrate` is then false by default. Routes, checkpoints and inline projections stay as they are stored.
+   */
+  register?: false | ((store: Store<M>) => unknown) | undefined
   /** Many tenants instead of one: `'schema'` for all in this database, a directory for many servers. */
   tenancy?: Tenancy | undefined
   /**
@@ -217,7 +221,25 @@ export function openStore<M extends EventMap = UntypedEvents>(
 ): Promise<TenantedStore<M>>
 export function openStore<M extends EventMap = UntypedEvents>(options?: StoreOptions<M>): Promise<Store<M>>
 export async function openStore<M extends EventMap>(options: StoreOptions<M> = {}): Promise<Store<M>> {
-  refuseUnknownOptions('openStore', options, storeOptionNames)
+  const { register, ...rest } = options
+  return register === false ? openUnregistered(rest) : open(options, true)
+}
+
+/**
+ * Opens a store as `register: false` does, and still calls `register`: what it registers is not stored either. For the
+ * command line, whose configuration may have definitions that are known only later.
+ */
+export function openUnregistered<M extends EventMap>(
+  options: StoreOptions<M> & { tenancy: Tenancy },
+): Promise<TenantedStore<M>>
+export function openUnregistered<M extends EventMap>(options: StoreOptions<M>): Promise<Store<M>>
+export function openUnregistered<M extends EventMap>(options: StoreOptions<M>): Promise<Store<M>> {
+  return open({ ...options, migrate: options.migrate ?? false }, false)
+}
+
+async function open<M extends EventMap>(given: StoreOptions<M>, storesDefinitions: boolean): Promise<Store<M>> {
+  refuseUnknownOptions('openStore', given, storeOptionNames)
+  const options = { ...given, storesDefinitions }
   if (options.tenancy !== undefined) return openTenanted(options.tenancy, options)
   const database = options.database === undefined ? await openDatabase(options) : lendDatabase(options.database)
   try {
@@ -279,13 +301,14 @@ async function openDatabase(options: PlainOptions): Promise<Database> {
   return openPglite(where, { clock: options.clock, transactionTimeoutMs: options.transactionTimeoutMs })
 }
 
-async function openOn<M extends EventMap>(database: Database, options: StoreOptions<M>): Promise<Store<M>> {
-  const { schema = 'rillflow', register } = options
+async function openOn<M extends EventMap>(database: Database, options: AssembleOptions<M>): Promise<Store<M>> {
+  const { schema = 'rillflow', register, storesDefinitions } = options
   const { store, schema: made } = assemble(database, schema, openTelemetry(options.logger), options)
   const mode = migrateMode(database, options)
   await made.ensure(mode)
-  if (mode !== 'manual') await registerDefinitions(store, options)
-  await register?.(store)
+  // Where the schema may be missing, nothing can be stored.
+  if (mode !== 'manual' || !storesDefinitions) await registerDefinitions(store, options)
+  if (register !== false) await register?.(store)
   return store
 }
 
@@ -302,7 +325,10 @@ function migrateMode({ engine }: Pick<Database, 'engine'>, { migrate }: PlainOpt
   return (migrate ?? engine === 'pglite') ? 'auto' : 'check'
 }
 
-async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: StoreOptions<M>): Promise<TenantedStore<M>> {
+async function openTenanted<M extends EventMap>(
+  tenancy: Tenancy,
+  options: AssembleOptions<M>,
+): Promise<TenantedStore<M>> {
   const telemetry = openTelemetry(options.logger)
   const pool = { maxUses: 10_000, ...options }
   const tenancies = await openTenancy<Store<M>>(tenancy, {
@@ -316,7 +342,8 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
       const parts = assemble(tenantDatabase.database, schema, openTelemetry(options.logger, telemetry), options)
       const { store, tables, close } = parts
       // A tenant that does not exist fails the calls made for it; only `tenants.ensure` waits for this.
-      const registering = Promise.all([registerDefinitions(store, options), options.register?.(store)])
+      const register = options.register === false ? undefined : options.register
+      const registering = Promise.all([registerDefinitions(store, options), register?.(store)])
       const registered = registering.then(
         () => true,
         (error: unknown) => {

@@ -79,7 +79,7 @@ export function kebabCase(literal: string): string {
 }
 
 export interface Found {
-  /** The full name of the command: `['projections', 'reset']`. An alias is replaced by the name it stands for. */
+  /** The full name of the command: `['consumers', 'reset']`. Another name is replaced by the command it stands for. */
   readonly path: readonly string[]
   readonly entry: Entry
   /** The words that are left. */
@@ -103,14 +103,17 @@ export async function findCommand(root: Root, words: readonly string[]): Promise
     }
     const commands: Commands = await entry.commands()
     const child: Entry | undefined = Object.hasOwn(commands, word) ? commands[word] : undefined
-    const alias = root.aliases[[...path, word].join(' ')]
+    const name = [...path, word].join(' ')
+    const alias = root.synonyms[name] ?? root.aliases[name]
     if (child !== undefined) {
       path = [...path, word]
       entry = child
     } else if (alias !== undefined) {
-      path = alias
+      const optionsAt = alias.findIndex(each => each.startsWith('--'))
+      path = optionsAt < 0 ? alias : alias.slice(0, optionsAt)
+      optionWords.push(...alias.slice(path.length))
       entry = root
-      for (const name of alias) entry = (await (entry as Group).commands())[name]!
+      for (const each of path) entry = (await (entry as Group).commands())[each]!
     } else throw unknownCommand(Object.keys(commands), path, word)
     at++
   }

@@ -45,7 +45,7 @@ async function main(words: readonly string[]): Promise<ExitCode> {
       if (!help) parseLine(noCommand, path, rest)
       const { groupHelp } = await import('./help.ts')
       const isWanted = help || path.length === 0
-      ;(isWanted ? stdout : stderr).write(`${await groupHelp(style, entry, path)}\n`)
+      ;(isWanted ? stdout : stderr).write(`${await groupHelp(style, root, entry, path)}\n`)
       return isWanted ? 0 : 2
     }
     const command = await entry.load()

@@ -41,9 +41,14 @@ export type Commands = Readonly<Record<string, Entry>>
 
 /** The program itself. */
 export interface Root extends Group {
-  /** Names that are accepted but not shown, with the command that each stands for. */
-  readonly aliases: Readonly<Record<string, readonly string[]>>
+  /** Other names of commands that users look for under another noun. Help and the reference show them. */
+  readonly synonyms: Aliases
+  /** Names that are accepted but not shown. */
+  readonly aliases: Aliases
 }
+
+/** Names, each with the command that it stands for; options may follow the words of the command. */
+export type Aliases = Readonly<Record<string, readonly string[]>>
 
 /** The kinds of values on the line, and the types they are parsed into. */
 export interface Kinds {
@@ -55,7 +60,7 @@ export interface Kinds {
 }
 
 /** The names that a shell can complete, as `rillflow status` saved them. For dead letters it is the name of their consumer or handler. */
-export type NameKind = 'projection' | 'subscription' | 'dead-letter' | 'handler' | 'collection' | 'tenant'
+export type NameKind = 'consumer' | 'projection' | 'subscription' | 'dead-letter' | 'handler' | 'collection' | 'tenant'
 
 export interface Argument {
   readonly name: string
@@ -106,7 +111,7 @@ export interface Invocation<A = Record<string, unknown>, O = Record<string, unkn
   readonly location: Location
   /** The configuration file and its path; undefined if there is none. */
   config(): Promise<LoadedConfig | undefined>
-  /** Opens the store and registers everything that the configuration has. It is closed when the command ends. */
+  /** Opens the store with everything that the configuration has. It is closed when the command ends. */
   open(options?: OpenOptions): Promise<Opened>
   /**
    * Asks before something is destroyed. `action` completes "This will …". Elsewhere than on a terminal `--yes` is required.
@@ -122,8 +127,8 @@ export interface OpenOptions extends Pick<StoreOptions, 'migrate' | 'logger'> {
   readonly isAboutTenants?: boolean | undefined
   /** Used if there is no configuration file. */
   readonly defaultConfig?: Config | undefined
-  /** Registers more than the configuration does. It is called for each tenant of a store with tenants. */
-  readonly register?: ((store: Store, config: Config) => void) | undefined
+  /** What the command does with the store: see `open.ts`. Default 'read'. */
+  readonly purpose?: 'read' | 'write' | 'run' | undefined
 }
 
 export interface Opened {

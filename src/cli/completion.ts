@@ -15,21 +15,29 @@ import { dirname, join } from 'node:path'
 import type { ConsumerKind } from '../consumers/consumer.ts'
 import { ownerName } from '../consumers/dead-letters/owner.ts'
 import { everyItem } from '../core/page.ts'
-import type { Store } from '../store.ts'
 import { flagOf, globalOptions, isGroup, kebabCase } from './arguments.ts'
-import { type Command, defineCommand, type Group, type NameKind, type Opened, type Option } from './command.ts'
+import {
+  type Aliases,
+  type Command,
+  defineCommand,
+  type Group,
+  type NameKind,
+  type Opened,
+  type Option,
+} from './command.ts'
+import { tenantNames } from './every-tenant.ts'
 import { ownOptions } from './help.ts'
 
 export const completion: Command = defineCommand({
   description:
-    'The script completes commands and options. It also completes the names of projections, subscriptions, handlers, collections and tenants, as the last `rillflow status` of this user saved them.',
+    'The script completes commands and options. It also completes the names of consumers, projections, subscriptions, handlers, collections and tenants, as the last `rillflow status` of this user saved them.',
   arguments: [{ name: 'shell', summary: 'Your shell', choices: ['bash', 'zsh', 'fish'] }],
   examples: [
     'source <(rillflow completion bash)',
     'rillflow completion fish > ~/.config/fish/completions/rillflow.fish',
   ],
   async run({ out, root, arguments: { shell } }) {
-    const contexts = await contextsOf(root)
+    const contexts = withSynonyms(await contextsOf(root), root.synonyms)
     out.print(Object.fromEntries(contexts.map(({ path, words }) => [path, words])), () => scripts[shell](contexts))
   },
 })
@@ -53,6 +61,15 @@ async function contextsOf(group: Group, path = ''): Promise<Context[]> {
     else contexts.push(contextOf(inner, await entry.load()))
   }
   return contexts
+}
+
+/** A synonym is completed as the command that it stands for. */
+function withSynonyms(contexts: readonly Context[], synonyms: Aliases): Context[] {
+  const names = Object.keys(synonyms)
+  const ofSynonyms = names.map(path => ({ ...contexts.find(each => each.path === synonyms[path]!.join(' '))!, path }))
+  const wordsUnder = (noun: string): string[] =>
+    names.filter(name => noun !== '' && name.startsWith(`${noun} `)).map(name => name.slice(noun.length + 1))
+  return [...contexts.map(each => ({ ...each, words: [...each.words, ...wordsUnder(each.path)] })), ...ofSynonyms]
 }
 
 function contextOf(path: string, command: Command): Context {
@@ -163,13 +180,17 @@ type Names = Readonly<Record<NameKind, readonly string[]>>
 
 /** The names in a store. Tenants come last: there may be more of them than the file takes, and the others are few. */
 export async function collectNames({ store, tenancy, config }: Opened): Promise<Names> {
+  const consumers = (await store.consumers.list({ limit: 1_000 })).items.filter(({ kind }) => kind !== 'dispatcher')
+  const namesOf = (wanted: ConsumerKind): string[] =>
+    consumers.flatMap(({ kind, name }) => (kind === wanted ? name : []))
   return {
-    projection: await namesOf(store, 'projection'),
-    subscription: await namesOf(store, 'subscription'),
+    consumer: unique(consumers.map(({ name }) => name)),
+    projection: unique(namesOf('projection')),
+    subscription: unique(namesOf('subscription')),
     'dead-letter': (await everyItem(store.deadLetters.stats)).map(ownerName),
     handler: store.workflows.handlers.registered(),
     collection: (config.collections ?? []).map(collection => collection.name),
-    tenant: tenancy === undefined ? [] : (await everyItem(tenancy.tenants.list)).map(({ tenant }) => tenant),
+    tenant: tenancy === undefined ? [] : await tenantNames(tenancy.tenants),
   }
 }
 
@@ -205,7 +226,6 @@ function linesOf(names: Names): string {
     .join('')
 }
 
-async function namesOf(store: Store, kind: ConsumerKind): Promise<string[]> {
-  const { items } = await store.consumers.list({ kind, limit: 1_000 })
-  return [...new Set(items.map(({ name }) => name))]
+function unique(names: readonly string[]): string[] {
+  return [...new Set(names)]
 }

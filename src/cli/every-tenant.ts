@@ -3,9 +3,10 @@
 import { throwIfAborted } from '../core/abort.ts'
 import { everyItem } from '../core/page.ts'
 import type { Store } from '../store.ts'
+import type { Tenants } from '../tenants/tenants.ts'
 import type { Invocation, Opened, OpenedTenancy, OpenOptions } from './command.ts'
 
-export const allTenantsOption = { kind: 'flag', summary: 'Do it for every tenant, one after the other' } as const
+export const allTenantsOption = { kind: 'flag', summary: 'Visit every tenant, one after the other' } as const
 
 /** Opens the store for a command about tenants, and refuses a store that has none. */
 export async function openTenants(
@@ -14,6 +15,10 @@ export async function openTenants(
 ): Promise<Omit<Opened, 'store' | 'tenancy'> & OpenedTenancy> {
   const { store: _, tenancy, ...opened } = await open({ ...options, isAboutTenants: true })
   return { ...opened, ...tenancy! }
+}
+
+export async function tenantNames(tenants: Pick<Tenants, 'list'>): Promise<string[]> {
+  return (await everyItem(tenants.list)).map(({ tenant }) => tenant)
 }
 
 export interface TenantResult<T> {
@@ -36,7 +41,7 @@ export async function forEachStore<T>(
     return [{ tenant: undefined, value: await visit(async () => store, undefined) }]
   }
   const { tenants, storeOf } = await openTenants({ open }, options)
-  const names = (await everyItem(tenants.list)).map(({ tenant }) => tenant)
+  const names = await tenantNames(tenants)
   const results: TenantResult<T>[] = []
   const bar = out.progress(title)
   try {

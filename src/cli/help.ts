@@ -1,9 +1,9 @@
 /** Help, made from the descriptions of commands. It opens no store. */
 import { destructiveOptions, flagOf, globalOptions, isGroup, kebabCase } from './arguments.ts'
-import type { Argument, Command, Group, Option } from './command.ts'
+import type { Argument, Command, Group, Option, Root } from './command.ts'
 import type { Style } from './output/output.ts'
 
-export async function groupHelp(style: Style, group: Group, path: readonly string[]): Promise<string> {
+export async function groupHelp(style: Style, root: Root, group: Group, path: readonly string[]): Promise<string> {
   const { bold } = style.colour
   const line = ['rillflow', ...path].join(' ')
   const commands = await group.commands()
@@ -11,6 +11,7 @@ export async function groupHelp(style: Style, group: Group, path: readonly strin
     isGroup(entry) ? `${name} ${style.symbols.ellipsis}` : name,
     entry.summary,
   ])
+  const synonyms = synonymsOf(root, path)
   return [
     `${group.summary}.`,
     '',
@@ -18,12 +19,21 @@ export async function groupHelp(style: Style, group: Group, path: readonly strin
     '',
     bold('Commands'),
     list(rows),
+    ...(synonyms.length === 0 ? [] : ['', bold('Other names'), list(synonyms)]),
     '',
     bold('Options of all commands'),
     list(optionRows(globalOptions)),
     '',
     `${line} COMMAND --help shows the options of a command, with an example.${path.length === 0 ? ' rillflow --version prints the version.' : ''}`,
   ].join('\n')
+}
+
+/** The other names of commands under a noun: `pause` is `consumers pause`. */
+export function synonymsOf({ synonyms }: Pick<Root, 'synonyms'>, path: readonly string[]): [string, string][] {
+  return Object.entries(synonyms)
+    .map(([name, target]) => ({ words: name.split(' '), target }))
+    .filter(({ words }) => path.length > 0 && words.slice(0, -1).join(' ') === path.join(' '))
+    .map(({ words, target }) => [words.at(-1)!, `The same as rillflow ${target.join(' ')}`])
 }
 
 export function commandHelp(style: Style, command: Command, path: readonly string[], summary: string): string {
@@ -69,7 +79,7 @@ export function optionRows(options: Readonly<Record<string, Option>>): [string, 
     const details = [
       ...(option.required ? ['required'] : []),
       ...(option.many ? ['repeatable'] : []),
-      ...(option.default === undefined ? [] : [`default ${option.default}`]),
+      ...(option.default === undefined ? [] : [`default: ${option.default}`]),
       ...(option.env === undefined ? [] : [`or ${option.env}`]),
     ]
     const short = option.short === undefined ? '' : `-${option.short}, `

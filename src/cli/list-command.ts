@@ -3,8 +3,8 @@
  * an empty list and the hint for the next page are the same everywhere.
  *
  *     rillflow runners list                    a table
- *     rillflow runners list --json             one JSON document: a list, or { items, next } if the list has pages
- *     rillflow runners list --after NEXT       the next page
+ *     rillflow runners list --json             one JSON document: { "items": […], "next": "…" }
+ *     rillflow runners list --after NEXT       the next page; on the last page there is no "next"
  *
  * What can fail: the list itself. Its error is reported like that of any other command.
  */
@@ -18,7 +18,7 @@ import {
   type Option,
   type OptionValues,
 } from './command.ts'
-import type { Style } from './output/output.ts'
+import type { Output, Style } from './output/output.ts'
 import { type Column, table } from './output/table.ts'
 
 export interface ListOptions<Row, A extends readonly Argument[], O extends Readonly<Record<string, Option>>> {
@@ -28,8 +28,8 @@ export interface ListOptions<Row, A extends readonly Argument[], O extends Reado
   readonly examples: readonly string[]
   /** The line that is printed for an empty list. */
   readonly empty: string
-  /** A list with pages takes `pageOptions`. */
-  list(store: Store, given: ArgumentValues<A> & OptionValues<O>): Promise<readonly Row[] | Page<Row>>
+  /** Its options include `pageOptions`. */
+  list(store: Store, given: ArgumentValues<A> & OptionValues<O>): Promise<Page<Row>>
   columns(style: Style): readonly Column<Row>[]
 }
 
@@ -44,16 +44,24 @@ export function listCommand<
     async run({ out, open, arguments: values, options }) {
       const given = { ...values, ...options } as ArgumentValues<A> & OptionValues<O>
       const { store } = await open()
-      const result = await list(store, given)
-      const { items, next } = 'items' in result ? result : { items: result, next: undefined }
-      out.print(result, style => table(style, items, columns(style), empty))
-      if (next !== undefined) out.note(`There are more. The next page: the same line with --after ${next}`)
+      printPage(out, await list(store, given), columns, empty)
     },
   })
 }
 
-/** The options of a list with pages. */
+/** Also for lists that are not of one store. */
+export function printPage<Row>(
+  out: Output,
+  { items, next }: Page<Row>,
+  columns: (style: Style) => readonly Column<Row>[],
+  empty: string,
+): void {
+  out.print({ items, next }, style => table(style, items, columns(style), empty))
+  if (next !== undefined) out.note(`There are more. For the next page add --after ${next} to the same line.`)
+}
+
+/** The options of every list. */
 export const pageOptions = {
-  after: { kind: 'text', value: 'NEXT', summary: 'The next page: the "next" of the previous one' },
-  limit: { kind: 'whole', default: 50, value: 'COUNT', summary: 'The maximum number of rows' },
+  after: { kind: 'text', value: 'NEXT', summary: 'Show the next page: the value that the previous page printed' },
+  limit: { kind: 'whole', default: 50, value: 'COUNT', summary: 'The maximum number of rows on a page' },
 } as const

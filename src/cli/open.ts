@@ -1,11 +1,17 @@
 /**
- * Opens the store of a line and registers everything that the configuration has. If the line names a tenant, the store is
- * that of the tenant.
+ * Opens the store of a line and makes everything known to it that the configuration has. If the line names a tenant, the
+ * store is that of the tenant.
  *
- *     configuration + location ──► openStore ──► register: collections, projections, `register` of the configuration
+ *     purpose   definitions                    schema                              commands
+ *     read      known, nothing is stored       must be up to date                  all others
+ *     write     known, nothing is stored       embedded: brought up to date        events append, documents put, …
+ *     run       stored, as an application's    embedded: brought up to date        run, dev
  *
  * Guarantees:
- * - A command that only reads never creates a store, even if it is called in the wrong folder.
+ * - Only `run` and `dev` change routes, and the version or lifecycle of inline projections: the configuration of an operator
+ *   may be older or newer than that of the programs that run.
+ * - A command that only reads changes nothing and needs only the rights of a reader. It never creates a store, even if it is
+ *   called in the wrong folder.
  * - What is printed about the location has no password in it.
  *
  * What can fail: there is no embedded store (`NothingFound`); the line and the configuration disagree about tenants
@@ -14,7 +20,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config.ts'
-import { openStore, type Store, type StoreOptions, type TenantedStore } from '../store.ts'
+import { openStore, openUnregistered, type Store, type StoreOptions, type TenantedStore } from '../store.ts'
 import type { Tenancy } from '../tenants/tenancy.ts'
 import type { LoadedConfig, Location, Opened, OpenedTenancy, OpenOptions } from './command.ts'
 import { withLocation } from './config.ts'
@@ -22,11 +28,12 @@ import { NothingFound, WrongUsage } from './report-error.ts'
 
 type StoreLocation = ReturnType<typeof withLocation>
 type Register = (store: Store) => Promise<void>
+type Open = typeof openUnregistered
 
 export async function openConfigured(
   loaded: LoadedConfig | undefined,
   location: Location,
-  { create = false, isAboutTenants = false, defaultConfig = {}, register: registerMore, ...options }: OpenOptions,
+  { purpose = 'read', create = false, isAboutTenants = false, defaultConfig = {}, ...options }: OpenOptions,
 ): Promise<{ readonly opened: Opened; close(): Promise<void> }> {
   const config: Config = loaded?.config ?? defaultConfig
   const tenancy = (location.tenancy as Tenancy | undefined) ?? config.tenancy
@@ -34,21 +41,21 @@ export async function openConfigured(
   const tenant = location.tenant ?? (tenancy === undefined || isAboutTenants ? undefined : location.defaultTenant)
   const storeLocation = withLocation(config, location)
   if (!create) refuseMissingStore(storeLocation, tenancy)
-  const register: Register = async store => {
-    registerMore?.(store, config)
-    await registerAll(store, config)
-  }
-  const storeOptions = { ...withoutDefinitions(config), ...options, ...storeLocation }
+  const register: Register = store => registerAll(store, config)
+  const isEmbedded = storeLocation.url === undefined && storeLocation.pool === undefined && typeof tenancy !== 'object'
+  const migrate = options.migrate ?? (purpose !== 'read' && isEmbedded)
+  const storeOptions = { ...withoutDefinitions(config), ...options, ...storeLocation, migrate }
+  const open: Open = purpose === 'run' ? openStore : openUnregistered
   const description = {
     config,
     where: describeLocation(storeLocation, tenancy),
     isInMemory: storeLocation.memory === true,
   }
   if (tenancy === undefined) {
-    const store = await openOne(storeOptions, register)
+    const store = await openOne(open, storeOptions, register)
     return { opened: { store, tenancy: undefined, ...description }, close: () => store.close() }
   }
-  const { tenanted, storeOf } = await openTenanted({ ...storeOptions, tenancy }, register)
+  const { tenanted, storeOf } = await openTenanted(open, { ...storeOptions, tenancy }, register)
   try {
     const store = tenant === undefined ? tenanted : await storeOf(tenant)
     const openedTenancy = { tenants: tenanted.tenants, storeOf, isOneTenant: tenant !== undefined }
@@ -59,9 +66,9 @@ export async function openConfigured(
   }
 }
 
-async function openOne(options: StoreOptions, register: Register): Promise<Store> {
+async function openOne(open: Open, options: StoreOptions, register: Register): Promise<Store> {
   const registrations: Promise<void>[] = []
-  const store = await openStore({ ...options, register: each => void registrations.push(register(each)) })
+  const store = await open({ ...options, register: each => void registrations.push(register(each)) })
   try {
     await Promise.all(registrations)
     return store
@@ -73,11 +80,12 @@ async function openOne(options: StoreOptions, register: Register): Promise<Store
 
 /** Definitions are registered for a tenant when it is first used. If that fails, `storeOf` rejects for this tenant. */
 async function openTenanted(
+  open: Open,
   options: StoreOptions & { tenancy: Tenancy },
   register: Register,
 ): Promise<{ tenanted: TenantedStore } & Pick<OpenedTenancy, 'storeOf'>> {
   const registrations = new WeakMap<Store, Promise<void>>()
-  const tenanted = await openStore({
+  const tenanted = await open({
     ...options,
     register(store: Store) {
       const registration = register(store)
@@ -99,9 +107,8 @@ async function openTenanted(
 async function registerAll(store: Store, config: Config): Promise<void> {
   const { collections = [], aggregates = [], projections = [], processors = [], subscriptions = [] } = config
   const { handlers = [], joins = [], undos = [], schedules = [] } = config
-  // Not stored: a command that reads must not write routes. A runner stores them when it starts.
-  store.workflows.register(...handlers, ...joins, ...undos, ...schedules)
-  const registered = store.register(...collections, ...aggregates, ...projections, ...processors, ...subscriptions)
+  const followers = [...collections, ...aggregates, ...projections, ...processors, ...subscriptions]
+  const registered = store.register(...followers, ...handlers, ...joins, ...undos, ...schedules)
   await Promise.all([registered, config.register?.(store)])
 }
 

@@ -19,7 +19,7 @@
  *   result is that of a fresh build, whatever is appended meanwhile.
  * - A sync makes the tables, or the first batch where the store may change the schema; never an event.
  * - Opening a store activates an inline projection that is new. One that is known changes its lifecycle, its version or its
- *   types only by `switch`.
+ *   types only by `switch`, and when a runner starts.
  * - Registered projections belong to one store. Everything of them is in its schema.
  *
  * Versions: version 2 of `order-totals` is the consumer `order-totals@2` with the tables `…_v2`. Both run side by side
@@ -31,6 +31,7 @@
 import { type Consumer, ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { ConsumerNotFound } from '../consumers/errors.ts'
+import type { Runnable } from '../consumers/runners/runnable.ts'
 import { readStatus } from '../consumers/status.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { DuplicateConsumer, InvalidOption } from '../core/errors.ts'
@@ -73,6 +74,8 @@ export interface ProjectionParts {
   readonly tables: TableRegistry
   /** Whether tables may be made on demand. */
   readonly syncs: boolean
+  /** Whether registering an inline projection that is new activates it. */
+  readonly activates: boolean
   /** For reading documents and rows. */
   readonly documents: DocumentParts
   /** Whether a collection of this name is known. */
@@ -88,8 +91,8 @@ interface Registered {
 export interface OpenedProjections extends ReadModels {
   readonly projections: Projections
   has(name: string): boolean
-  /** Gives every projection that is registered here the lifecycle of its definition; inline ones also version and types. */
-  switchAll(): Promise<void>
+  /** The same projections for runners: before they run, each gets the lifecycle of its definition. */
+  switching(runnable: Runnable): Runnable
 }
 
 export function openProjections(parts: ProjectionParts): OpenedProjections {
@@ -179,7 +182,7 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
         if (inline !== undefined) log.inline.register(inline)
       }
       registered.set(name, { projection, consumer })
-      return lifecycle === 'inline' ? activateIfNew(name) : Promise.resolve()
+      return lifecycle === 'inline' && parts.activates ? activateIfNew(name) : Promise.resolve()
     },
     rebuild: async (given, options) => rebuild({ consumers, prepare }, find(nameOf(given)).projection, options),
     async switch(given, { lifecycle } = {}) {
@@ -197,17 +200,25 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
     const isNew = (await stateOf(log, name)) === undefined && (await otherVersions(name)).length === 0
     await (isNew ? switchTo(name, 'inline') : runPending(find(name).projection))
   }
+  /** Gives the registered projections the lifecycle of their definitions; inline ones also version and types. */
+  const switchAll = async (isWanted: (name: string) => boolean): Promise<void> => {
+    for (const { name, lifecycle } of [...registered.values()].map(each => each.projection)) {
+      if (lifecycle === 'live' || !isWanted(name)) continue
+      if (lifecycle === 'inline' || (await stateOf(log, name)) === 'inline') await switchTo(name, lifecycle)
+    }
+  }
   const has = (name: string): boolean => [...registered.keys()].some(each => withoutVersion(each) === name)
 
   return {
     projections,
     has,
     ...openReadModels({ log, documents: parts.documents, registered: name => registered.get(name)?.projection }),
-    async switchAll() {
-      for (const { name, lifecycle } of [...registered.values()].map(each => each.projection)) {
-        const isInline = lifecycle !== 'live' && (await stateOf(log, name)) === 'inline'
-        if (lifecycle === 'inline' || isInline) await switchTo(name, lifecycle)
-      }
-    },
+    switching: runnable => ({
+      ...runnable,
+      async start(context) {
+        await switchAll(name => context.isWanted('projections', name))
+        return runnable.start(context)
+      },
+    }),
   }
 }

@@ -89,6 +89,8 @@ export interface WorkflowParts extends AppendParts {
   readonly watch: LogWatch
   /** How often a caller that waits looks without a hint. */
   readonly pollMs: number
+  /** Whether calls store the definitions that are not stored yet. If not, only `sync` and a runner do. */
+  readonly storesDefinitions: boolean
 }
 
 export interface WorkflowRegistry<M extends EventMap> {
@@ -152,6 +154,8 @@ export function openWorkflows<M extends EventMap>(
     await next
   }
 
+  const syncIfStored = parts.storesDefinitions ? sync : async () => {}
+
   const workerParts: WorkerParts = {
     ...dispatcherParts,
     consumers,
@@ -169,7 +173,7 @@ export function openWorkflows<M extends EventMap>(
   const workflows: Workflows = {
     ...insight.all,
     async publish(type, data, given = {}) {
-      if (given.tx === undefined) await sync()
+      if (given.tx === undefined) await syncIfStored()
       const { correlationId, position } = await publish(parts, type, data, given)
       return openWorkflow(handleParts, correlationId, position)
     },
@@ -181,7 +185,7 @@ export function openWorkflows<M extends EventMap>(
     handlers: openHandlers(log, hints, code.names),
     executions: { resume: executionId => resumeExecution(log, hints, executionId) },
     lanes: openLanes(log, hints),
-    schedules: openSchedules(log, hints, scheduler, sync),
+    schedules: openSchedules(log, hints, scheduler, syncIfStored),
   }
 
   const runnable: Runnable = {

@@ -35,7 +35,7 @@ test(
     expect(stderr).toMatch(/Stopped\. Nothing is lost/)
     if (!onServer) expect(stderr).toContain('dist/cli/cli.js dead-letters list --schema shop\n')
     const letters = await shop.run(`dead-letters list --json${onServer ? '' : ' --schema shop'}`)
-    expect(JSON.parse(letters.stdout)).toContainEqual(expect.objectContaining({ handler: 'charge' }))
+    expect(JSON.parse(letters.stdout).items).toContainEqual(expect.objectContaining({ handler: 'charge' }))
   },
   patienceMs,
 )
@@ -66,7 +66,7 @@ test(
       .split('\n')
       .map(each => JSON.parse(each))
     expect(ready).toMatchObject({
-      ready: { url: expect.stringMatching(/^http:/), running: ['1 handler (pay)', '1 schedule (customers)'] },
+      ready: { url: expect.stringMatching(/^http:/), running: { handlers: ['pay'], schedules: ['customers'] } },
     })
     expect(lines).toContainEqual({ event: expect.objectContaining({ type: 'OrderPaid' }) })
   },

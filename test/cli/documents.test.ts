@@ -58,7 +58,7 @@ test('documents query finds what a filter describes, in order', async () => {
     ],
     {
       text: [/^ID +VERSION +UPDATED +DATA\ncleo .*\nada /],
-      json: [{ id: 'cleo' }, { id: 'ada' }],
+      json: { items: [{ id: 'cleo' }, { id: 'ada' }] },
     },
   )
 
@@ -73,7 +73,7 @@ test('a document that is soft-deleted is hidden until it is restored', async () 
   const deleted = await shop.run('documents soft-delete customers bo --json')
   expect(JSON.parse(deleted.stdout)).toEqual({ collection: 'customers', id: 'bo', version: 2, deleted: true })
   const hidden = await shop.run('documents query customers --json')
-  expect(JSON.parse(hidden.stdout).map((each: { id: string }) => each.id)).not.toContain('bo')
+  expect(JSON.parse(hidden.stdout).items.map((each: { id: string }) => each.id)).not.toContain('bo')
 
   const restored = await shop.run('documents restore customers bo')
 

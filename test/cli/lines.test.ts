@@ -33,6 +33,14 @@ test('help needs no store, has an example, and goes to stdout', async () => {
   expect(await shop.run('help')).toEqual(program)
 })
 
+test('help shows the other names of commands that users look for under another noun', async () => {
+  const projections = await shop.run('projections --help')
+  const pause = await shop.run('projections pause --help')
+
+  expect(projections.stdout).toMatch(/\nOther names\n {2}status +The same as rillflow consumers status\n/)
+  expect(pause.stdout).toContain('Usage  rillflow consumers pause NAME')
+})
+
 test('the version is that of the package', async () => {
   const { version } = JSON.parse(await readFile('package.json', 'utf8'))
 
@@ -61,7 +69,7 @@ test('a line with a mistake is refused with the nearest name and a line to try, 
     'events show': ['"rillflow events show" needs EVENT: The id of the event'],
     'events show a b': ['"rillflow events show" does not take the argument "b"'],
     'completion tcsh': ['SHELL must be one of bash, zsh, fish, not "tcsh"'],
-    'projections reset orders -1': ['has no option -1'],
+    'consumers reset orders -1': ['has no option -1'],
     'status --url a --folder b': ['--url and --folder cannot be used together'],
   }
   const lines = Object.keys(expected) as (keyof typeof expected)[]
@@ -186,7 +194,7 @@ test('a configuration in TypeScript is loaded, through jiti if Node needs it', a
     expect(without).toMatchObject({ code: 2, stderr: expect.stringContaining('try: npm install --save-dev jiti') })
   expect({ ...listed, stdout: JSON.parse(listed.stdout) }).toEqual({
     ...{ code: 0, stderr: '' },
-    stdout: [{ type: 'OrderPlaced', from: 1, toType: 'OrderPlaced', to: 2 }],
+    stdout: { items: [{ type: 'OrderPlaced', from: 1, toType: 'OrderPlaced', to: 2 }] },
   })
 })
 
@@ -218,7 +226,11 @@ test('the output of a configuration is not mixed into the data of --json', async
 
   const { code, stdout, stderr } = await shop.run('upcasters list --config talking.mjs --json')
 
-  expect({ code, stdout: JSON.parse(stdout), stderr }).toEqual({ code: 0, stdout: [], stderr: 'good morning\n' })
+  expect({ code, stdout: JSON.parse(stdout), stderr }).toEqual({
+    code: 0,
+    stdout: { items: [] },
+    stderr: 'good morning\n',
+  })
 })
 
 test('flags win over the environment, and the environment over the configuration', async () => {

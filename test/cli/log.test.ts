@@ -89,10 +89,12 @@ test('events import loads what events export wrote', async () => {
 test('events export fails if it cannot write its file, and - is stdout', async () => {
   const refused = await shop.run('events export --output nowhere/events.ndjson')
   const piped = await shop.run('events export --to 2 --output -', { env: {} })
+  const later = await shop.run('events export --after 1 --to 2 --output -', { env: {} })
 
   expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/^error: .*nowhere\/events/) })
   expect(refused.stderr).not.toContain('    at ')
   expect(piped.stdout.split('\n').map(line => line && JSON.parse(line).position)).toEqual([1, 2, ''])
+  expect(later.stdout.split('\n').map(line => line && JSON.parse(line).position)).toEqual([2, ''])
 })
 
 test('events import names the line with the mistake', async () => {

@@ -19,48 +19,59 @@ beforeAll(async () => {
 test('RB-80: the projections of the configuration are run', async () => {
   const before = await shop.run('projections list')
   expect(before.stdout).toMatch(
-    /^PROJECTION +STATE +CHECKPOINT +LAG +DEAD LETTERS +CODE\norder-totals +new .*here\norders +new /,
+    /^PROJECTION +STATE +CHECKPOINT +LAG +FAILURES +DEAD LETTERS +CODE\norder-totals +new .*here\norders +new /,
   )
 
-  const once = await shop.run('projections run-once orders --json')
-  const idle = await shop.run('projections run-until-idle')
+  const once = await shop.run('consumers run-once orders --json')
+  const idle = await shop.run('consumers run-until-idle')
 
-  expect(JSON.parse(once.stdout)).toEqual([{ projection: 'orders', result: 'processed', events: 5 }])
-  expect(idle.stdout).toMatch(/order-totals +idle +5\norders +idle +0\n/)
+  expect(JSON.parse(once.stdout)).toEqual([{ consumer: 'orders', result: 'processed', events: 5 }])
+  expect(idle.stdout).toMatch(
+    /^CONSUMER +RESULT +EVENTS\norder-totals +idle +5\norders +idle +0\nsnapshotter-order +idle +5\nmailer +idle +0\n$/,
+  )
 })
 
 test('projections show how far they are', async () => {
-  await shop.shows('projections status order-totals', {
-    text: [/projection +order-totals\nstate +stopped\ncheckpoint +5 of 5\nlag +0/, /dead letters +1/],
+  await shop.shows('consumers status order-totals', {
+    text: [/consumer +order-totals\nkind +projection\nstate +stopped\ncheckpoint +5 of 5\nlag +0/, /dead letters +1/],
     json: { name: 'order-totals', checkpoint: 5, lag: 0, deadLetters: 1 },
   })
   await shop.shows('projections metrics orders', {
-    text: [/^PROJECTION +LAG .*\norders +0 +0\.0 +0 +0 +no\n$/],
-    json: { orders: { lag: 0, deadLetters: 0, isPaused: false } },
+    text: [/^consumer +orders\n/],
+    json: { lag: 0, lagSeconds: 0, attempts: 0, deadLetters: 0, isPaused: false },
   })
+  await shop.shows('consumers list --limit 2', {
+    text: [
+      /^CONSUMER +KIND +STATE .*\nmailer +subscription .*\norder-totals +projection +stopped +5 +0 +0 +1 +here\n$/,
+    ],
+    json: { items: [{ name: 'mailer', group: 'default' }, { name: 'order-totals' }], next: expect.any(String) },
+  })
+  const { next } = JSON.parse((await shop.run('consumers list --limit 2 --json')).stdout)
+  const rest = await shop.run(`consumers list --after ${next} --kind projection --json`)
+  expect(JSON.parse(rest.stdout).items.map((each: { name: string }) => each.name)).toEqual(['orders'])
 
-  const typo = await shop.run('projections status order-total')
+  const typo = await shop.run('consumers status order-total')
 
   expect(typo).toMatchObject({ code: 1 })
-  expect(typo.stderr).toMatch(/Did you mean "order-totals"\?.*\n +try: rillflow projections list/)
+  expect(typo.stderr).toMatch(/Did you mean "order-totals"\?.*\n +try: rillflow consumers list/)
 })
 
-test('projections are paused and resumed', async () => {
-  await shop.shows('projections pause orders', { text: ['Paused orders.'], json: { isPaused: true } })
+test('projections are paused and resumed, under either noun', async () => {
+  await shop.shows('consumers pause orders', { text: ['Paused orders.'], json: [{ isPaused: true }] })
 
-  const paused = await shop.run('projections run-once orders --json')
-  await shop.shows('projections resume orders', { text: ['Resumed orders.'], json: { isPaused: false } })
+  const paused = await shop.run('consumers run-once orders --json')
+  await shop.shows('projections resume orders', { text: ['Resumed orders.'], json: [{ isPaused: false }] })
 
   expect(JSON.parse(paused.stdout)).toMatchObject([{ result: 'paused', events: 0 }])
 })
 
 test('resetting a checkpoint needs confirmation, and its old name is accepted', async () => {
-  const asked = await shop.run('projections reset orders 2')
+  const asked = await shop.run('consumers reset orders 2')
   const dry = await shop.run('projections reset orders 2 --dry-run --json')
   const done = await shop.run('projections reset-checkpoint orders 2 --force')
 
   expect(asked).toMatchObject({ code: 2, stdout: '' })
-  expect(asked.stderr).toContain('try: rillflow projections reset orders 2 --yes')
+  expect(asked.stderr).toContain('try: rillflow consumers reset orders 2 --yes')
   expect(JSON.parse(dry.stdout)).toMatchObject({ dryRun: true, would: expect.stringContaining('from 5 to 2') })
   expect(done).toMatchObject({ code: 0, stdout: 'Reset orders from 5 to 2.\n' })
 })
@@ -73,23 +84,43 @@ test('projections rebuild fills the read model again', async () => {
   await shop.shows('docs get orders order-1', { text: ['"total": 10'], json: { data: { total: 10 } } })
 })
 
+test('a projection is made inline and async again', async () => {
+  await shop.shows('projections switch orders --lifecycle inline', {
+    text: ['orders is inline.'],
+    json: { name: 'orders', state: 'inline' },
+  })
+  // The configuration says async, so no lifecycle has to be named.
+  await shop.shows('projections switch orders', { text: ['orders is async.'], json: { state: 'active' } })
+})
+
+test('consumers wait ends when a position is applied, and says why if it is not', async () => {
+  await shop.shows('consumers wait order-totals 5', {
+    text: ['order-totals has applied every event up to position 5.'],
+    json: { name: 'order-totals', checkpoint: 5 },
+  })
+
+  const late = await shop.run('consumers wait order-totals 6 --timeout-ms 100')
+
+  expect(late).toMatchObject({ code: 1, stderr: expect.stringContaining('nothing runs it; it is at 5') })
+})
+
 test('dead letters are listed, shown, retried, resolved and deleted', async () => {
   const listed = await shop.run('dead-letters list order-totals --state open --json')
-  const [{ eventId }] = JSON.parse(listed.stdout)
+  const [{ eventId }] = JSON.parse(listed.stdout).items
   await shop.shows('dead-letters list', {
     text: [/^OWNER +EVENT .*\norder-totals +[0-9a-f-]{36} +OrderPlaced +open +1 .*a negative total/],
-    json: [{ consumer: 'order-totals', eventId, state: 'open' }],
+    json: { items: [{ consumer: 'order-totals', eventId, state: 'open' }] },
   })
   await shop.shows('dead-letters stats', {
     text: [/^OWNER +OPEN +RETRYING +REPLAYED +RESOLVED\norder-totals +1 +0 +0 +0\n$/],
-    json: [{ consumer: 'order-totals', open: 1 }],
+    json: { items: [{ consumer: 'order-totals', open: 1 }] },
   })
   await shop.shows(`dead-letters show order-totals ${eventId}`, {
     text: [/state +open/, 'Error: a negative total', /stream +order-2 at version 1/],
     json: { state: 'open', errors: [{ message: 'a negative total' }], event: { stream: 'order-2' } },
   })
   await shop.shows(`dead-letters retry order-totals ${eventId}`, {
-    text: ['Requested a retry of 1 dead letter of order-totals. No runner has it now'],
+    text: ['Requested a retry of 1 dead letter of order-totals. No runner has order-totals now'],
     json: { requested: 1, isRunning: false },
   })
 
@@ -102,13 +133,26 @@ test('dead letters are listed, shown, retried, resolved and deleted', async () =
   expect(gone).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow dead-letters list') })
 })
 
+test('a consumer is removed after a confirmation', async () => {
+  const refused = await shop.run('consumers remove orders')
+  const removed = await shop.run('consumers remove orders --yes')
+
+  expect(refused).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('delete the checkpoint and the dead letters'),
+  })
+  expect(removed).toMatchObject({ code: 0, stdout: 'Removed orders.\n' })
+  const status = await shop.run('consumers status orders')
+  expect(status.stdout).toMatch(/state +new/)
+})
+
 test('RB-80: a command that runs code fails if the configuration has none', async () => {
   await writeFile(join(shop.path, 'empty.mjs'), 'export default {}')
   const lines = [
-    'projections run-once',
+    'consumers run-once',
     'projections rebuild orders',
     'snapshots metrics',
-    'workflows run',
+    'run --only handlers',
     'run --once',
   ]
 

@@ -23,17 +23,24 @@ test('run runs everything in the configuration, and Ctrl-C lets running work end
   const running = shop.start('run --name west-1')
   await waitUntil(() => running.stderr().includes('Press Ctrl-C to stop'), patient)
   expect(running.stderr()).toMatch(
-    /2 projections \(order-totals, orders\), 1 snapshotter .*1 handler \(pay\), 1 schedule \(restock\), 1 subscription \(mailer\)/,
+    /2 projections \(order-totals, orders\), 1 subscription \(mailer\), 1 snapshotter .*1 handler \(pay\), 1 schedule \(restock\)\./,
   )
   if (onServer) {
     await shop.run(['events', 'append', 'order-1', 'OrderShipped', '{}'])
     await waitUntil(() => running.stdout().includes('mail for order-1'), patient)
     expect(await shop.run('run --once')).toMatchObject({ code: 0, stderr: '' })
     const listed = await shop.run('runners list --json')
-    expect(JSON.parse(listed.stdout)).toContainEqual(expect.objectContaining({ name: 'west-1', isAlive: true }))
+    expect(JSON.parse(listed.stdout).items).toContainEqual(
+      expect.objectContaining({
+        name: 'west-1',
+        isAlive: true,
+        concurrency: 16,
+        handlers: [{ handler: 'pay', version: 1 }],
+      }),
+    )
     expect(await shop.run('runners demote west-1')).toMatchObject({
       code: 0,
-      stdout: 'Runner "west-1" is a standby.\n',
+      stdout: 'Runner "west-1" is on standby.\n',
     })
     expect(await shop.run('runners promote west-1')).toMatchObject({ code: 0, stdout: 'Runner "west-1" is active.\n' })
   }
@@ -90,20 +97,61 @@ function viewed(count: number): { stream: string; type: string; data: object }[]
   return Array.from({ length: count }, (_, at) => ({ stream: `page-${at % 10}`, type: 'PageViewed', data: {} }))
 }
 
-test('projections run and workflows run continue until Ctrl-C', async () => {
+test('run --only runs the kinds it names, and continues until Ctrl-C', async () => {
   for (const [line, message] of [
-    ['projections run-loop', 'Running 2 projections: order-totals, orders.'],
-    ['workflows run --concurrency 2', 'Running 1 handler: pay.'],
+    // The name that the Rust edition has.
+    ['projections run-loop', 'Running 2 projections (order-totals, orders). Press'],
+    ['run --only handlers --only schedules --concurrency 2', 'Running 1 handler (pay), 1 schedule (restock). Press'],
+    ['run --only upkeep --lease-ms 1000', 'Running upkeep. Press'],
   ] as const) {
     const running = shop.start(line)
-    await waitUntil(() => running.stderr().includes(message), { ...patient, what: running.stderr() })
+    await waitUntil(() => running.stderr().includes(message), { ...patient, what: line })
 
     running.interrupt()
 
     expect(await running.ended).toMatchObject({ code: 130 })
   }
-  // The full name, as help shows it.
-  expect(await shop.run('projections run --help')).toMatchObject({ code: 0 })
+  expect(await shop.run('run --only workers')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(
+      '--only must be one of projections, processors, subscriptions, snapshots, handlers',
+    ),
+  })
+})
+
+test('run --once --only leaves the other kinds alone', async () => {
+  await shop.use(store => store.events.append('order-3', { type: 'OrderShipped', data: {} }))
+
+  const projections = await shop.run('run --once --only projections --json')
+  const subscriptions = await shop.run('run --once --only subscriptions --only upkeep')
+
+  expect(projections).toMatchObject({ code: 0, stdout: expect.not.stringContaining('mail for order-3') })
+  expect(subscriptions).toMatchObject({ code: 0, stdout: expect.stringContaining('mail for order-3') })
+})
+
+test('run --paused and run --standby need a name, and run nothing until they are promoted', async () => {
+  for (const flag of ['--paused', '--standby'])
+    expect(await shop.run(`run ${flag}`)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(`try: rillflow run --name west-1 ${flag}`),
+    })
+  expect(await shop.run('run --name west-1 --paused --standby')).toMatchObject({ code: 2 })
+  const running = shop.start('run --name west-2 --paused')
+  await waitUntil(() => running.stderr().includes('Runner "west-2" is paused'), patient)
+  if (onServer) {
+    await shop.run(['events', 'append', 'order-4', 'OrderShipped', '{}'])
+    expect(await shop.run('consumers wait mailer --timeout-ms 500')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('nothing runs it'),
+    })
+    expect(running.stdout()).not.toContain('mail for order-4')
+    expect(await shop.run('runners promote west-2')).toMatchObject({ code: 0 })
+    await waitUntil(() => running.stdout().includes('mail for order-4'), patient)
+  }
+
+  running.interrupt()
+
+  expect(await running.ended).toMatchObject({ code: 130 })
 })
 
 test('status shows the store at a glance', async () => {
@@ -113,7 +161,7 @@ test('status shows the store at a glance', async () => {
       /order-totals +projection/,
       /mailer +subscription/,
     ],
-    json: { log: {}, consumers: expect.arrayContaining([expect.objectContaining({ name: 'mailer' })]), workers: 0 },
+    json: { log: {}, consumers: expect.arrayContaining([expect.objectContaining({ name: 'mailer' })]), runners: 0 },
   })
 })
 
@@ -158,19 +206,21 @@ test('completion knows the names that the last status saved, and executes none o
 
   const file = join(shop.cache, 'rillflow', 'names')
   expect(await readFile(file, 'utf8')).toMatch(
-    /^projection\torder-totals\nprojection\torders\n(subscription\t\w+\n)+(dead-letter\t\S+\n)*handler\tpay\ncollection\tcustomers\n$/,
+    /^consumer\tmailer\nconsumer\torder-totals\nconsumer\torders\nconsumer\tparcels\nconsumer\tsnapshotter-order\nprojection\torder-totals\nprojection\torders\n(subscription\t\w+\n)+(dead-letter\t\S+\n)*handler\tpay\ncollection\tcustomers\n$/,
   )
   expect((await stat(file)).mode & 0o777).toBe(0o600)
   // Lines that `status` would not have written.
   await appendFile(file, `tenant\tacme\ndead-letter\tcharge\nsubscription\t${hostile}\n`)
   const expected = {
-    'rillflow projections pause ': ['order-totals', 'orders'],
+    'rillflow consumers pause m': ['mailer'],
+    'rillflow projections pause order-': ['order-totals'],
     'rillflow projections rebuild --url postgres://ada@localhost/shop order-': ['order-totals'],
-    'rillflow projections reset orders 0 --dry': ['--dry-run'],
-    'rillflow projections pause --tenant acme orders --tena': ['--tenant', '--tenancy'],
-    'rillflow projections pause --j': ['--json'],
+    'rillflow consumers reset orders 0 --dry': ['--dry-run'],
+    'rillflow consumers pause --tenant acme orders --tena': ['--tenant', '--tenancy'],
+    'rillflow consumers pause --j': ['--json'],
+    'rillflow subscriptions groups par': ['parcels'],
     'rillflow subscriptions reset par': ['parcels'],
-    'rillflow subscriptions reset $': hostile.split(' '),
+    'rillflow subscriptions groups $': hostile.split(' '),
     'rillflow documents get cu': ['customers'],
     'rillflow dead-letters list ch': ['charge'],
     'rillflow workflows retry --handler ': ['pay'],
@@ -184,7 +234,14 @@ test('completion knows the names that the last status saved, and executes none o
 test('the file with names for the shell stays small', async () => {
   vi.stubEnv('XDG_CACHE_HOME', shop.cache)
   onTestFinished(() => void vi.unstubAllEnvs())
-  const others = { projection: [], subscription: ['parcels'], 'dead-letter': [], handler: [], collection: [] }
+  const others = {
+    consumer: [],
+    projection: [],
+    subscription: ['parcels'],
+    'dead-letter': [],
+    handler: [],
+    collection: [],
+  }
   const lengths: [number, number][] = []
 
   for (const letters of [1, 200]) {

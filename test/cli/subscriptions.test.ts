@@ -23,7 +23,7 @@ test('subscriptions are created, listed and described', async () => {
   })
   await shop.shows('subscriptions list', {
     text: [/^SUBSCRIPTION +GROUPS +FILTER\nparcels +default +\{"types":\["OrderShipped"\]\}/],
-    json: [{ name: 'parcels', groups: ['default'] }],
+    json: { items: [{ name: 'parcels', groups: ['default'] }] },
   })
   await shop.shows('subscriptions status parcels', {
     text: [/subscription +parcels\ngroup +default\nstate +stopped\ncheckpoint +0 of 6\nlag +6/],
@@ -31,16 +31,16 @@ test('subscriptions are created, listed and described', async () => {
   })
   await shop.shows('subscriptions groups parcels', {
     text: [/^GROUP +STATE .*\ndefault +stopped +0 +6 .* +5 +1 +0\n$/],
-    json: [{ group: 'default', maxInFlight: 5 }],
+    json: { items: [{ group: 'default', maxInFlight: 5 }] },
   })
-  await shop.shows('subscriptions group-status parcels default', {
+  await shop.shows('subscriptions status parcels --group default', {
     text: [/max in flight +5/],
     json: { group: 'default', head: 6 },
   })
 
   const unknown = await shop.run('subscriptions status parcel')
 
-  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow subscriptions list') })
+  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow consumers list') })
 })
 
 test('subscriptions tail only reads, unless it is given --ack', async () => {
@@ -68,18 +68,31 @@ test('subscriptions are paused, resumed, limited and reset', async () => {
     text: ['Resumed group default of parcels.'],
     json: [{ isPaused: false }],
   })
-  await shop.shows('subscriptions set-group-max-in-flight parcels default 7', {
+  await shop.shows('subscriptions set-max-in-flight parcels 7', {
     text: ['Group default of parcels may have 7 events in flight.'],
     json: { maxInFlight: 7 },
   })
   await shop.shows('subscriptions reset parcels 4 --yes', {
-    text: ['Reset parcels (default) to 4.'],
+    text: [/^Reset parcels from \d to 4\.\n$/],
     json: [{ checkpoint: 4 }],
   })
 
   const unasked = await shop.run('subscriptions reset parcels 0')
 
   expect(unasked).toMatchObject({ code: 2, stderr: expect.stringContaining('--yes') })
+})
+
+test('the number of partitions of a group is changed', async () => {
+  expect(await shop.run('subscriptions create labels --from now')).toMatchObject({ code: 0 })
+
+  await shop.shows('subscriptions repartition labels 2', {
+    text: ['Group default of labels has 2 partitions.'],
+    json: { partitions: [{ consumer: 'labels/default#0' }, { consumer: 'labels/default#1' }] },
+  })
+  await shop.shows('subscriptions status labels', {
+    text: [/\nPARTITION .*\nlabels\/default#0 /],
+    json: { group: 'default' },
+  })
 })
 
 test('snapshots are written by the aggregates of the configuration', async () => {
@@ -108,11 +121,11 @@ test('upcasters are read from the configuration without opening a store', async 
 })
 
 test('runners are listed, and a runner that does not exist is an error', async () => {
-  await shop.shows('runners list', { text: ['No runner is running.'], json: [] })
+  await shop.shows('runners list', { text: ['No runner is running.'], json: { items: [] } })
 
   const promoted = await shop.run('runners promote west-1')
   const demoted = await shop.run('runners demote west-1 --json')
 
   expect(promoted).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow runners list') })
-  expect(JSON.parse(demoted.stderr)).toMatchObject({ error: { code: 'runner_not_found', node: 'west-1' } })
+  expect(JSON.parse(demoted.stderr)).toMatchObject({ error: { code: 'runner_not_found', runner: 'west-1' } })
 })

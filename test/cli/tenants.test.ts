@@ -49,7 +49,7 @@ afterAll(async () => {
 test('tenants are listed with their state', patient, async () => {
   await tenanted.shows('tenants list', {
     text: [/^TENANT +SERVER +SCHEMA +STATE\nacme +default +\w+_acme +active\nglobex /],
-    json: [{ tenant: 'acme', schema: `${prefix}acme` }, { tenant: 'globex' }],
+    json: { items: [{ tenant: 'acme', schema: `${prefix}acme` }, { tenant: 'globex' }] },
   })
   await tenanted.shows('tenants status', {
     text: [/^TENANT .*\nacme +default +\d+ +0 +0 +[\d.]+ kB/],
@@ -61,7 +61,7 @@ test('the status of one tenant saves the names of all tenants for the shell', pa
   expect(await tenanted.run('status --tenant acme')).toMatchObject({ code: 0 })
 
   const names = await readFile(join(tenanted.cache, 'rillflow', 'names'), 'utf8')
-  expect(names).toBe('projection\ttotals\nhandler\tpay\ntenant\tacme\ntenant\tglobex\n')
+  expect(names).toBe('consumer\ttotals\nprojection\ttotals\nhandler\tpay\ntenant\tacme\ntenant\tglobex\n')
 })
 
 test('--tenant names the tenant of every command, and without it none is chosen', patient, async () => {
@@ -85,7 +85,7 @@ test('--tenant names the tenant of every command, and without it none is chosen'
 
   expect(without).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('try: --tenant NAME') })
   expect(JSON.parse(fromEnvironment.stdout)).toMatchObject({ position: 1, type: 'OrderPlaced' })
-  expect(JSON.parse(all.stdout)).toHaveLength(2)
+  expect(JSON.parse(all.stdout).items).toHaveLength(2)
   expect(down).toMatchObject({ code: 2, stderr: expect.stringContaining('try: rillflow tenants drop NAME') })
   expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('There is no tenant "hooli"') })
   expect(both).toMatchObject({
@@ -182,7 +182,7 @@ test('run runs all tenants until Ctrl-C; run --once runs each until there is not
   })
   const once = await tenanted.run('run --once --json')
   expect(once).toMatchObject({ code: 0 })
-  expect(JSON.parse(once.stdout)).toMatchObject({ tenants: onServer ? 3 : 2, snapshots: 0 })
+  expect(JSON.parse(once.stdout)).toMatchObject({ tenants: onServer ? 3 : 2, events: expect.any(Number), failed: [] })
   await tenanted.shows('documents get totals order-1 --tenant acme', {
     text: ['"total": 5'],
     json: { id: 'order-1', data: { total: 5 } },

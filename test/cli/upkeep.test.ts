@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { beforeAll, expect, test } from 'vitest'
+import { asCommand } from '../../src/cli/commands/schema.ts'
 import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
 
 let shop: Folder
@@ -33,6 +34,14 @@ test('doctor shows what it checked, and exits with 3 if it finds an error', pati
       /error +schema .*index events_created_at is missing\.\n +fix: undo [\s\S]*\n[1-9] errors?, \d+ warnings?, \d+ checks\.\n$/,
     ),
   })
+})
+
+test('doctor advises commands, not the calls of a program', () => {
+  expect(asCommand('Call store.consumers.resume("sales").')).toBe('Run: rillflow consumers resume sales.')
+  expect(asCommand('Fix it, then call store.consumers.remove("mailer", { group: "eu" }).')).toBe(
+    'Fix it, then run: rillflow consumers remove mailer --group eu.',
+  )
+  expect(asCommand('Call store.consumers.resume("a b").')).toBe('Call store.consumers.resume("a b").')
 })
 
 test('upkeep shows what it deletes, or would delete', patient, async () => {
@@ -84,7 +93,7 @@ test('an embedded store is backed up, and restored whole or up to a position', p
   const cut = await shop.run(`restore ${backup} --folder cut --to-position 1`)
   const full = await shop.run(`restore ${backup} --json`)
 
-  expect(cut).toMatchObject({ code: 0, stdout: expect.stringContaining('position 1, and 1 later event cut off') })
+  expect(cut).toMatchObject({ code: 0, stdout: expect.stringContaining('position 1, and 1 later event deleted') })
   expect(JSON.parse(full.stderr)).toMatchObject({ error: { code: 'folder_not_empty' } })
   const tail = await shop.run('events tail --json --folder cut')
   expect(tail.stdout.trimEnd().split('\n').length).toBe(1)

@@ -1,16 +1,16 @@
 /** The reference of all commands as Markdown, generated from their descriptions. */
 import { allCommands, globalOptions } from '../../src/cli/arguments.ts'
-import type { Group } from '../../src/cli/command.ts'
-import { argumentRow, optionRows, ownOptions, usageOf } from '../../src/cli/help.ts'
+import type { Root } from '../../src/cli/command.ts'
+import { argumentRow, optionRows, ownOptions, synonymsOf, usageOf } from '../../src/cli/help.ts'
 
-export async function commandReference(root: Group): Promise<string> {
+export async function commandReference(root: Root): Promise<string> {
   const parts = [`${intro}\n\n## Options of all commands\n\n${list(optionRows(globalOptions))}`]
   const entries = await root.commands()
   let noun = ''
   for await (const { path, leaf } of allCommands(root)) {
     const [first = ''] = path
     const group = entries[first]!
-    if (first !== noun) parts.push(`## ${first}\n\n${group.summary}.`)
+    if (first !== noun) parts.push(`## ${first}\n\n${group.summary}.`, ...otherNames(root, first))
     noun = first
     const command = await leaf.load()
     const own = optionRows(ownOptions(command))
@@ -23,6 +23,11 @@ export async function commandReference(root: Group): Promise<string> {
   return `${parts.join('\n\n')}\n`
 }
 
+function otherNames(root: Root, noun: string): string[] {
+  const names = synonymsOf(root, [noun]).map(([name, text]): [string, string] => [`${noun} ${name}`, text])
+  return names.length === 0 ? [] : [`Other names:\n\n${list(names)}`]
+}
+
 function list(rows: readonly (readonly [string, string])[]): string {
   return rows.map(([name, text]) => `- \`${name}\` ${text}`).join('\n')
 }
@@ -31,16 +36,21 @@ const intro = `# The command line
 
 \`rillflow\` comes with the package: \`npx rillflow --help\`. This page is generated from the commands.
 
-The location of the store is taken from flags, then from the environment (\`DATABASE_URL\` or \`RILLFLOW_URL\`, \`RILLFLOW_FOLDER\`,
-\`RILLFLOW_SCHEMA\`, \`RILLFLOW_CONFIG\`), then from \`rillflow.config.ts\`, \`.js\` or \`.mjs\` in the current folder. Otherwise it is the
-embedded store in \`./.rillflow\`. If a store has tenants (\`tenancy\` in the configuration, \`--tenancy schema\` or
-\`RILLFLOW_TENANCY\`), \`--tenant\` or \`RILLFLOW_TENANT\` names the tenant of a command; commands about all tenants ignore
-\`RILLFLOW_TENANT\`. Node loads a configuration in TypeScript itself from 22.18 on; before that, install \`jiti\` in the same project.
+The location of the store is taken from options, then from the environment (\`DATABASE_URL\` or \`RILLFLOW_URL\`,
+\`RILLFLOW_FOLDER\`, \`RILLFLOW_SCHEMA\`, \`RILLFLOW_CONFIG\`), then from \`rillflow.config.ts\`, \`.js\` or \`.mjs\` in the current
+folder. Otherwise it is the embedded store in \`./.rillflow\`. If a store has tenants (\`tenancy\` in the configuration,
+\`--tenancy schema\` or \`RILLFLOW_TENANCY\`), \`--tenant\` or \`RILLFLOW_TENANT\` names the tenant of a command; commands about all
+tenants ignore \`RILLFLOW_TENANT\`. Node loads a configuration in TypeScript itself from 22.18 on; before that, install \`jiti\` in
+the same project.
+
+Only \`rillflow run\` and \`rillflow dev\` store the definitions of the configuration, as a program does when it opens the store
+and starts a runner. All other commands use the definitions and store none of them. Commands that only show something change
+nothing in the database and need only the right to select.
 
 Data goes to stdout, everything else to stderr. With \`--json\` a command prints one JSON document, or NDJSON if it follows
-something; positions are text in it. Colours and progress bars appear only on a terminal (\`NO_COLOR\`, \`FORCE_COLOR\`).
-Destructive commands ask for confirmation on a terminal and need \`--yes\` elsewhere; \`--dry-run\` prints what would be done. The
-first Ctrl-C lets running work end, the second one ends the process.
+something. A list is \`{ "items": […], "next": "…" }\`; \`--after\` with the value of \`next\` shows the next page. Colours and progress
+bars appear only on a terminal (\`NO_COLOR\`, \`FORCE_COLOR\`). Destructive commands ask for confirmation on a terminal and need
+\`--yes\` elsewhere; \`--dry-run\` only prints the action. The first Ctrl-C lets running work end, the second one ends the process.
 
 | exit code | meaning                                             |
 | --------- | --------------------------------------------------- |

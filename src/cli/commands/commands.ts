@@ -1,7 +1,7 @@
 /**
  * The tree of commands, in the order that help shows: nouns with their verbs, and commands without a noun.
  *
- *     one file a noun        events, projections, workflows, … : all its commands, and at the end the list of its verbs
+ *     one file a noun        events, consumers, workflows, … : all its commands, and at the end the list of its verbs
  *     without a noun         init, status, run, bench; dev/ · transfer: export, import, backup, restore · upkeep: doctor, upkeep
  *
  * Guarantee: a file is loaded only when a line asks for a command in it, so `rillflow --help` loads none of them.
@@ -13,14 +13,21 @@ import type { Command, Commands, Group, Leaf, Root } from '../command.ts'
 const commands: Commands = {
   init: command('Write a first configuration', async () => (await import('./init.ts')).init),
   dev: command(
-    'Run everything for development, with a live view of events',
+    'Run everything that the configuration defines, for development, with a live view of events',
     async () => (await import('./dev/dev.ts')).dev,
   ),
   status: command('Show the state of the store at a glance', async () => (await import('./status.ts')).status),
-  run: command('Run everything in the configuration until Ctrl-C', async () => (await import('./run.ts')).run),
+  run: command(
+    'Run everything that the configuration defines, until Ctrl-C',
+    async () => (await import('./run.ts')).run,
+  ),
   events: noun('The events of the log', async () => (await import('./events.ts')).events),
   streams: noun('The streams that events belong to', async () => (await import('./streams.ts')).streams),
   documents: noun('The documents of collections', async () => (await import('./documents.ts')).documents),
+  consumers: noun(
+    'Consumers: projections, processors, subscriptions and all others that follow the log',
+    async () => (await import('./consumers.ts')).consumers,
+  ),
   projections: noun(
     'Projections, which build read models from the log',
     async () => (await import('./projections.ts')).projections,
@@ -38,7 +45,10 @@ const commands: Commands = {
     async () => (await import('./dead-letters.ts')).deadLetters,
   ),
   snapshots: noun('Snapshots of aggregates', async () => (await import('./snapshots.ts')).snapshots),
-  runners: noun('The runners of all processes', async () => (await import('./runners.ts')).runners),
+  runners: noun(
+    'Runners, which run consumers and handlers, in all processes',
+    async () => (await import('./runners.ts')).runners,
+  ),
   schema: noun('The database schema of the store', async () => (await import('./schema.ts')).schema),
   health: noun('Health checks for probes', async () => (await import('./schema.ts')).health),
   tenants: noun('The tenants of a store that has tenants', async () => (await import('./tenants.ts')).tenants),
@@ -55,7 +65,7 @@ const commands: Commands = {
     async () => (await import('./transfer.ts')).exportStore,
   ),
   import: command('Load an export into an empty store', async () => (await import('./transfer.ts')).importStore),
-  bench: command('Measure how fast appends and reads are here', async () => (await import('./bench.ts')).bench),
+  bench: command('Measure the speed of appends and reads', async () => (await import('./bench.ts')).bench),
   completion: command(
     'Print a script that completes commands in your shell',
     async () => (await import('../completion.ts')).completion,
@@ -65,14 +75,26 @@ const commands: Commands = {
 export const root: Root = {
   summary: 'Rillflow: documents, events, projections, subscriptions and workflows on PostgreSQL',
   commands: async () => commands,
+  synonyms: {
+    'projections status': ['consumers', 'status'],
+    'projections pause': ['consumers', 'pause'],
+    'projections resume': ['consumers', 'resume'],
+    'projections reset': ['consumers', 'reset'],
+    'projections run-once': ['consumers', 'run-once'],
+    'projections run-until-idle': ['consumers', 'run-until-idle'],
+    'subscriptions pause': ['consumers', 'pause'],
+    'subscriptions resume': ['consumers', 'resume'],
+    'subscriptions reset': ['consumers', 'reset'],
+  },
   /** Names that the Rust edition has. */
   aliases: {
     docs: ['documents'],
     'schema-plan': ['schema', 'plan'],
     'schema-sync': ['schema', 'sync'],
     'schema-down': ['schema', 'down'],
-    'projections reset-checkpoint': ['projections', 'reset'],
-    'projections run-loop': ['projections', 'run'],
+    'projections metrics': ['consumers', 'status'],
+    'projections reset-checkpoint': ['consumers', 'reset'],
+    'projections run-loop': ['run', '--only', 'projections'],
     'projections dlq-list': ['dead-letters', 'list'],
     'projections dlq-requeue': ['dead-letters', 'retry'],
     'projections dlq-delete': ['dead-letters', 'delete'],

@@ -14,7 +14,6 @@
  */
 
 import { ownerName } from '../../consumers/dead-letters/owner.ts'
-import { everyItem } from '../../core/page.ts'
 import { kebabCase } from '../arguments.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
@@ -33,7 +32,14 @@ const owner = {
 const event = { name: 'event', summary: 'The id of the event' } as const satisfies Argument
 
 const list = listCommand({
-  arguments: [{ name: 'owner', summary: 'Only of this consumer or handler', completes: 'dead-letter', optional: true }],
+  arguments: [
+    {
+      name: 'owner',
+      summary: 'Only dead letters of this consumer or handler',
+      completes: 'dead-letter',
+      optional: true,
+    },
+  ],
   options: {
     state: {
       kind: 'text',
@@ -46,13 +52,13 @@ const list = listCommand({
     since: {
       kind: 'time',
       value: 'TIME',
-      summary: 'Only those that failed since then: a time, or an age such as 15m, 2h, 7d',
+      summary: 'Only dead letters that failed after this: a time, or an age such as 15m, 2h, 7d',
     },
-    limit: pageOptions.limit,
+    ...pageOptions,
   },
   examples: ['rillflow dead-letters list --state open', 'rillflow dead-letters list order-totals --since 1h --json'],
   empty: 'There are no dead letters.',
-  list: async (store, { owner, ...filter }) => (await store.deadLetters.list({ ...filter, of: owner })).items,
+  list: (store, { owner, ...filter }) => store.deadLetters.list({ ...filter, of: owner }),
   columns: ({ now }) => [
     { title: 'OWNER', of: ownerName, paint: (_, colour) => colour.cyan },
     { title: 'EVENT', of: ({ eventId }) => eventId },
@@ -69,9 +75,10 @@ const list = listCommand({
 })
 
 const stats = listCommand({
+  options: pageOptions,
   examples: ['rillflow dead-letters stats'],
   empty: 'There are no dead letters.',
-  list: store => everyItem(store.deadLetters.stats),
+  list: (store, page) => store.deadLetters.stats(page),
   columns: () => [
     { title: 'OWNER', of: ownerName, paint: (_, colour) => colour.cyan },
     {
@@ -100,12 +107,12 @@ const show = defineCommand({
         attempts: deadLetter.attempts,
         reason: deadLetter.reason && kebabCase(deadLetter.reason),
         note: deadLetter.note,
-        'next try': ago(deadLetter.retryAt, style.now),
+        'next attempt': ago(deadLetter.retryAt, style.now),
         errors: errors.join('\n'),
       })
       const eventText =
         deadLetter.event === undefined
-          ? style.colour.dim('The log no longer has its event.')
+          ? style.colour.dim('Its event is no longer in the log.')
           : eventInFull(style, deadLetter.event)
       return `${summary}\n\n${eventText}`
     })
@@ -114,18 +121,23 @@ const show = defineCommand({
 
 const retry = defineCommand({
   description:
-    'The runner that has the consumer or handler retries the event. If no runner has it, the dead letter stays open until one is started.',
+    'A runner that has the consumer or handler retries the event. Without one the dead letter stays open until one is started.',
   arguments: [owner, { ...event, optional: true }],
   options: {
-    all: { kind: 'flag', summary: 'All open dead letters that match' },
+    all: { kind: 'flag', summary: 'Retry all open dead letters that match' },
     type: { kind: 'text', value: 'TYPE', summary: 'With --all: only events of this type' },
     since: {
       kind: 'time',
       value: 'TIME',
-      summary: 'With --all: only those that failed since then: a time, or an age such as 15m, 2h, 7d',
+      summary: 'With --all: only dead letters that failed after this: a time, or an age such as 15m, 2h, 7d',
     },
-    limit: { kind: 'whole', value: 'COUNT', summary: 'With --all: the maximum number' },
-    perSecond: { kind: 'whole', value: 'COUNT', default: 50, summary: 'With --all: the maximum number each second' },
+    limit: { kind: 'whole', value: 'COUNT', summary: 'With --all: the maximum number of dead letters' },
+    perSecond: {
+      kind: 'whole',
+      value: 'COUNT',
+      default: 50,
+      summary: 'With --all: the maximum number of retries in a second',
+    },
   },
   examples: [
     'rillflow dead-letters retry order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001',
@@ -146,7 +158,7 @@ const retry = defineCommand({
     out.print({ of: owner, ...result }, () => {
       const requested = `Requested a retry of ${count(result.requested, 'dead letter')} of ${owner}.`
       if (result.isRunning || result.requested === 0) return requested
-      return `${requested} No runner has it now; start one with: rillflow run`
+      return `${requested} No runner has ${owner} now; start one with: rillflow run`
     })
   },
 })
@@ -187,7 +199,7 @@ export const deadLetters: Commands = defineVerbs({
   list: ['Show dead letters by consumer and handler', list],
   stats: ['Count the dead letters in each state', stats],
   show: ['Show one dead letter with its event and its errors', show],
-  retry: ['Request a retry', retry],
+  retry: ['Request a retry of one dead letter, or of all that match', retry],
   resolve: ['Close a dead letter with a note', resolve],
   delete: ['Delete a dead letter', deleteDeadLetter],
 })

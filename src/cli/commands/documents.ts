@@ -4,8 +4,8 @@
  *     get · put · soft-delete · restore        one document
  *     query · explain · index-advisor          documents by a filter, the plan of the query, the index that it lacks
  *
- * A collection is opened as the configuration declares it. A command that only reads opens any other collection read-only, so
- * that it never creates a table.
+ * A collection is opened as the configuration declares it; by a command that only reads, read-only, so that it never creates a
+ * table.
  *
  * What can fail: a document that does not exist (`DocumentNotFound`), a filter that is not valid (`InvalidFilter`).
  */
@@ -15,8 +15,9 @@ import type { Documents } from '../../documents/documents.ts'
 import { DocumentNotFound } from '../../documents/errors.ts'
 import type { Query } from '../../documents/query/query.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs, type Opened } from '../command.ts'
+import { pageOptions, printPage } from '../list-command.ts'
 import { ago, duration } from '../output/amount.ts'
-import { toJson } from '../output/output.ts'
+import { type Style, toJson } from '../output/output.ts'
 import { type Column, fields, table } from '../output/table.ts'
 import { WrongUsage } from '../report-error.ts'
 
@@ -40,7 +41,7 @@ const queryOptions = {
     value: 'KIND',
     default: 'text',
     choices: ['text', 'number', 'boolean'],
-    summary: 'Compare the values of that field as this',
+    summary: 'Compare the values of that field as this type',
   },
   descending: { kind: 'flag', summary: 'Sort in descending order' },
 } as const
@@ -78,7 +79,7 @@ const put = defineCommand({
   async run({ out, open, arguments: { collection, id, data }, options: { expected, user } }) {
     if (typeof data !== 'object' || data === null || Array.isArray(data))
       throw new WrongUsage({ reason: 'DATA must be a JSON object' })
-    const documents = openCollection(await open({ create: true }), collection, 'write')
+    const documents = openCollection(await open({ create: true, purpose: 'write' }), collection, 'write')
     const version = await documents.put(id, data as Record<string, unknown>, { expected, userId: user })
     out.print({ collection, id, version }, () => `Put ${collection}/${id}, version ${version}.`)
   },
@@ -88,32 +89,30 @@ const query = defineCommand({
   arguments: [collection],
   options: {
     ...queryOptions,
-    limit: { kind: 'whole', default: 25, value: 'COUNT', summary: 'The maximum number of documents' },
+    ...pageOptions,
     includeDeleted: { kind: 'flag', summary: 'Also show documents that are soft-deleted' },
   },
   examples: [`rillflow documents query customers --where '{"tier":"pro"}' --order-by name`],
   async run({ out, open, arguments: { collection }, options, signal }) {
     const query = await queryFrom(openCollection(await open(), collection, 'read'), options)
-    const limited = query.limit(options.limit)
-    const documents = await (options.includeDeleted ? limited.includeDeleted() : limited).toArray({ signal })
-    out.print(documents, style => {
-      const columns: Column<(typeof documents)[number]>[] = [
-        { title: 'ID', of: ({ id }) => id, paint: (_, colour) => colour.cyan },
-        { title: 'VERSION', of: ({ version }) => version, right: true },
-        { title: 'UPDATED', of: ({ updatedAt }) => ago(updatedAt, style.now), paint: (_, colour) => colour.dim },
-        { title: 'DATA', of: ({ data }) => toJson(data), cut: true },
-      ]
-      return table(style, documents, columns, 'There are no such documents.')
-    })
+    const { after, limit } = options
+    const page = await (options.includeDeleted ? query.includeDeleted() : query).page({ after, limit, signal })
+    const columns = ({ now }: Style): Column<(typeof page.items)[number]>[] => [
+      { title: 'ID', of: ({ id }) => id, paint: (_, colour) => colour.cyan },
+      { title: 'VERSION', of: ({ version }) => version, right: true },
+      { title: 'UPDATED', of: ({ updatedAt }) => ago(updatedAt, now), paint: (_, colour) => colour.dim },
+      { title: 'DATA', of: ({ data }) => toJson(data), cut: true },
+    ]
+    printPage(out, page, columns, 'There are no such documents.')
   },
 })
 
 const softDelete = defineCommand({
-  description: 'Reads and queries leave the document out until it is restored or put again.',
+  description: 'Reads and queries skip the document until it is restored or put again.',
   arguments: [collection, id],
   examples: ['rillflow documents soft-delete customers c-1'],
   async run({ out, open, arguments: { collection, id } }) {
-    const version = await openCollection(await open(), collection, 'write').softDelete(id)
+    const version = await openCollection(await open({ purpose: 'write' }), collection, 'write').softDelete(id)
     const result = { collection, id, version, deleted: true }
     out.print(result, () => `Soft-deleted ${collection}/${id}, version ${version}.`)
   },
@@ -123,7 +122,7 @@ const restore = defineCommand({
   arguments: [collection, id],
   examples: ['rillflow documents restore customers c-1'],
   async run({ out, open, arguments: { collection, id } }) {
-    const version = await openCollection(await open(), collection, 'write').restore(id)
+    const version = await openCollection(await open({ purpose: 'write' }), collection, 'write').restore(id)
     out.print({ collection, id, version, deleted: false }, () => `Restored ${collection}/${id}, version ${version}.`)
   },
 })
@@ -177,8 +176,8 @@ type AnyDocument = Record<string, unknown>
 
 function openCollection({ store, config }: Opened, name: string, access: 'read' | 'write'): Documents {
   const defined = config.collections?.find(collection => collection.name === name)
-  if (defined !== undefined) return store.documents(defined) as Documents
-  return store.documents(name, access === 'read' ? { readOnly: true } : {})
+  if (access === 'write') return defined === undefined ? store.documents(name) : (store.documents(defined) as Documents)
+  return store.documents(name, { ...defined?.options, readOnly: true }) as Documents
 }
 
 /** The code of queries is loaded only here, because help does not need it. */

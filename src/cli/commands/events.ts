@@ -1,8 +1,8 @@
 /**
  * `rillflow events`: reads the log, appends to it, and carries events out and in as NDJSON.
  *
- *     tail · show                 the latest events, or one event in full
- *     append                      one event to one stream
+ *     tail · show                     the latest events, or one event in full
+ *     append                          one event to one stream
  *     export ──► NDJSON ──► import    one event a line; positions and versions are assigned again by the import
  *
  * How an event is printed, and the options that filter events, are here too: other nouns use them.
@@ -36,7 +36,7 @@ const tail = defineCommand({
   description: 'Every event is printed once, in the order of the log. With --json each event is a line of NDJSON.',
   options: {
     follow: { kind: 'flag', short: 'f', summary: 'Continue with new events until Ctrl-C' },
-    limit: { kind: 'whole', default: 10, value: 'COUNT', summary: 'How many of the latest events to begin with' },
+    limit: { kind: 'whole', default: 10, value: 'COUNT', summary: 'The number of latest events to begin with' },
     after: {
       kind: 'position',
       value: 'POSITION',
@@ -117,7 +117,7 @@ const append = defineCommand({
     const { headers } = options
     if (headers !== undefined && (typeof headers !== 'object' || headers === null || Array.isArray(headers)))
       throw new WrongUsage({ reason: '--headers must be a JSON object' })
-    const { store } = await open({ create: true })
+    const { store } = await open({ create: true, purpose: 'write' })
     const event = {
       ...{ type, data: data ?? {}, headers: headers as Record<string, unknown> | undefined },
       ...{ correlationId: options.correlationId, causationId: options.causationId, userId: options.user },
@@ -138,9 +138,9 @@ function parseExpected(text: string | undefined): number | 'empty' | 'exists' | 
 
 const exportEvents = defineCommand({
   description:
-    'Writes one event a line, as `events import` reads them, up to the end that the log has when the export begins.',
+    'Writes one event a line, in the form that `events import` reads, up to the end of the log when the export begins.',
   options: {
-    output: { kind: 'text', value: 'FILE', summary: 'The file to write; by default, and for -, stdout' },
+    output: { kind: 'text', value: 'FILE', summary: 'The file to write. Default, and for -: stdout' },
     after: { kind: 'position', value: 'POSITION', summary: 'Only events after this position' },
     to: { kind: 'position', value: 'POSITION', summary: 'Only events up to this position' },
     ...eventFilterOptions,
@@ -157,7 +157,7 @@ const exportEvents = defineCommand({
     const bar = out.progress('Exporting')
     const file = options.output === '-' ? undefined : options.output
     let events = 0
-    const filter = { ...eventFilter(options), after, to, includeArchived: true, signal }
+    const filter = { ...eventFilter(options), from: after, to, includeArchived: true, signal }
     const lines = async function* (): AsyncGenerator<string> {
       for await (const event of store.events.readAll(filter)) {
         yield `${toJson(event)}\n`
@@ -175,7 +175,7 @@ const exportEvents = defineCommand({
 const importEvents = defineCommand({
   description:
     'Each line is an event with stream, type and data. Its id, headers, schemaVersion, correlationId, causationId, userId and createdAt are used if the line has them. The import assigns new positions and versions. An import with a name that was interrupted is resumed by the next call.',
-  arguments: [{ name: 'file', summary: 'The NDJSON file; - for stdin' }],
+  arguments: [{ name: 'file', summary: 'The NDJSON file, or - for stdin' }],
   options: {
     name: { kind: 'text', value: 'NAME', summary: 'A name for the import, so that it can be resumed' },
     chunkSize: { kind: 'whole', value: 'COUNT', summary: 'The number of events in a transaction' },
@@ -186,7 +186,7 @@ const importEvents = defineCommand({
   ],
   async run({ out, open, arguments: { file }, options: { name, chunkSize }, signal }) {
     const size = file === '-' ? undefined : await sizeOf(file)
-    const { store } = await open({ create: true })
+    const { store } = await open({ create: true, purpose: 'write' })
     const bar = out.progress('Importing')
     const source = readEvents(file)
     const onProgress = ({ events }: { events: number }): void => {
@@ -257,7 +257,7 @@ export const events: Commands = defineVerbs({
   import: ['Load events from NDJSON', importEvents],
 })
 
-/** The filter of the store, from the options of the line. A part that was not given is left out. */
+/** The filter of the store, from the options of the line. A part that was not given is absent. */
 export function eventFilter({
   type,
   stream,

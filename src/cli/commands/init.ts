@@ -1,4 +1,4 @@
-/** `rillflow init`: writes a first configuration and prints what to do next. It asks nothing and opens no store. */
+/** `rillflow init`: writes a first configuration and prints the next steps. It asks nothing and opens no store. */
 import { existsSync } from 'node:fs'
 import { appendFile, readFile, writeFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
@@ -8,7 +8,7 @@ import { WrongUsage } from '../report-error.ts'
 
 export const init: Command = defineCommand({
   description:
-    'Writes TypeScript if the folder has a tsconfig.json, JavaScript otherwise. It adds the folder of the embedded store to .gitignore, and overwrites nothing.',
+    'Writes TypeScript if the folder has a tsconfig.json, JavaScript otherwise. It also adds the folder of the embedded store to .gitignore. It never overwrites a file.',
   options: {
     language: {
       kind: 'text',
@@ -54,7 +54,7 @@ const template = `import { defineConfig, defineHandler } from '${packageName}'
 
 const greet = defineHandler('greet', {
   on: 'OrderPlaced',
-  // 'start' also handles events from before its first run. The default is 'now': only events after it.
+  // 'start': also the events from before its first run. The default is 'now': only the events after it.
   from: 'start',
   async run(event) {
     console.log('an order was placed:', event.stream, event.data)

@@ -1,9 +1,10 @@
 /**
- * `rillflow run`: runs everything in the configuration in one process, until Ctrl-C.
+ * `rillflow run`: `store.start()` in a process of its own, until Ctrl-C.
  *
- *     store.start() ──► a runner: projections, processors, subscriptions, handlers, schedules, snapshots, upkeep
+ *     store.start() ──► a runner: projections, processors, subscriptions, snapshots, handlers, schedules, upkeep
  *                         └── the first Ctrl-C lets all of them complete their running work
  *
+ *     --only          runs only some kinds
  *     --once          ends when there is nothing left to do now
  *     tenants         one process runs all tenants of a store, also those that are created later
  *     --health-bind   /health and /metrics for probes and Prometheus
@@ -12,31 +13,51 @@
  * - Several processes may run the same configuration: they share the work and take over from each other.
  * - /metrics cannot be reached from other machines without a token; this is checked before the store is opened.
  *
- * What can fail: the configuration has nothing to run (`NothingRegistered`). With --once, a tenant that fails does not stop the others.
+ * What can fail: the configuration has nothing to run (`NothingRegistered`). With --once, a tenant that fails does not stop
+ * the others.
  */
-
-import type { Snapshotter } from '../../aggregates/snapshotter.ts'
+import type { RunnableKind } from '../../consumers/runners/runnable.ts'
 import type { Runner } from '../../consumers/runners/runner.ts'
 import { onAbort, sleep, throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { everyItem } from '../../core/page.ts'
 import { isLoopback } from '../../server/access.ts'
 import type { StoreServer } from '../../server/server.ts'
 import type { Store, TenantedStore } from '../../store.ts'
 import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
-import {
-  type Command,
-  defineCommand,
-  type ExitCode,
-  type Invocation,
-  type Opened,
-  type OpenedTenancy,
-} from '../command.ts'
+import { type Command, defineCommand, type ExitCode, type Invocation, type OpenedTenancy } from '../command.ts'
+import { tenantNames } from '../every-tenant.ts'
 import { count } from '../output/amount.ts'
 import { type Output, warningLogger } from '../output/output.ts'
 import { NothingRegistered, WrongUsage } from '../report-error.ts'
-import { createSnapshotters } from './snapshots.ts'
-import { workerOptions } from './workflows.ts'
+
+/** How one of each kind is called. */
+const nouns: Readonly<Record<RunnableKind, string>> = {
+  projections: 'projection',
+  processors: 'processor',
+  subscriptions: 'subscription',
+  snapshots: 'snapshotter',
+  handlers: 'handler',
+  schedules: 'schedule',
+  upkeep: 'upkeep',
+}
+
+/** Also options of `rillflow dev`. */
+export const runnerOptions = {
+  only: {
+    kind: 'text',
+    many: true,
+    choices: ['projections', 'processors', 'subscriptions', 'snapshots', 'handlers', 'schedules', 'upkeep'],
+    value: 'KIND',
+    summary: 'Run only this kind',
+  },
+  concurrency: {
+    kind: 'whole',
+    value: 'COUNT',
+    default: 16,
+    env: 'RILLFLOW_CONCURRENCY',
+    summary: 'The maximum number of handlers that run at the same time',
+  },
+} as const
 
 /** Also options of `rillflow dev`. */
 export const healthOptions = {
@@ -51,105 +72,119 @@ export const healthOptions = {
     value: 'TOKEN',
     env: 'RILLFLOW_TOKEN',
     summary:
-      'The token that /metrics requires, needed if other machines can reach it; prefer the variable, because other users of this machine can see a flag',
+      'The token that /metrics requires, needed if other machines can reach it; prefer the variable, because other users of this machine can see an option',
   },
 } as const
 
 export const run: Command = defineCommand({
   description:
-    'Several processes may run the same configuration: they share the work and take over from each other. If the store has tenants, it runs all of them, also those that are created later; with --tenant it runs one.',
+    'Starts a runner, as store.start() does in a program. Several processes may run the same configuration: they share the work and take over from each other. If the store has tenants, it runs all of them, also those that are created later; with --tenant it runs one. It also gives inline projections the version and the lifecycle of the configuration.',
   options: {
     once: { kind: 'flag', summary: 'End when there is nothing left to do now: for a cron job' },
-    ...workerOptions,
-    standby: { kind: 'flag', summary: 'Run nothing while another runner with a name does; needs --name' },
+    ...runnerOptions,
+    name: {
+      kind: 'text',
+      value: 'NAME',
+      env: 'RILLFLOW_NAME',
+      summary: 'The name of this runner, the same each time it is started',
+    },
+    standby: { kind: 'flag', summary: 'Run nothing while another runner with a name is active; needs --name' },
+    paused: { kind: 'flag', summary: 'Run nothing until `rillflow runners promote NAME` is called; needs --name' },
+    leaseMs: {
+      kind: 'whole',
+      value: 'MS',
+      summary: 'The time after which other runners take over from this one if it sends no heartbeat. Default: 15000',
+    },
     ...healthOptions,
   },
   examples: [
     'rillflow run',
     'rillflow run --once',
+    'rillflow run --only handlers --only schedules',
     'rillflow run --name west-1 --standby',
     'rillflow run --health-bind 127.0.0.1:9464',
   ],
   async run({ out, open, config, options, signal }) {
-    const address = parseAddress(options)
-    const snapshotters = new Map<Store, Snapshotter[]>()
-    const opened = await open({
-      ...{ logger: warningLogger(out), create: true },
-      register: (store, storeConfig) => void snapshotters.set(store, createSnapshotters(store, storeConfig)),
-    })
-    const { tenancy, store } = opened
-    const workFor = async (tenantStore: Store): Promise<Work> => {
-      const work = await workOf({ ...opened, store: tenantStore }, snapshotters.get(tenantStore) ?? [])
-      if (work.summary.length > 0) return work
-      const what = 'projections, handlers, schedules, snapshotters or subscriptions'
+    const { once, only, healthBind, token, ...rest } = options
+    const address = parseAddress({ healthBind, token })
+    refuseWithoutName(rest)
+    const { tenancy, store } = await open({ logger: warningLogger(out), create: true, purpose: 'run' })
+    const runnerOf = { ...rest, only: only.length === 0 ? undefined : only }
+    const workIn = async (each: Store): Promise<Work> => {
+      const work = workOf(each, only)
+      if (workText(work) !== '') return work
+      const what = only.length === 0 ? 'projections, subscriptions, handlers or schedules' : only.join(' or ')
       throw new NothingRegistered({ what, path: (await config())?.path })
     }
     if (tenancy !== undefined && !tenancy.isOneTenant) {
-      const openedTenants = { ...opened, tenancy, workFor }
-      if (options.once) return runTenantsOnce(openedTenants, { out, signal })
+      if (once) return runTenantsOnce(tenancy, { out, signal, workIn })
       if (address !== undefined) await startHealth(store, address, out)
-      await runTenants(openedTenants, { out, signal, options })
+      const [first, ...others] = await tenantNames(tenancy.tenants)
+      const work = first === undefined ? {} : await workIn(await tenancy.storeOf(first))
+      const onFailure = (tenant: string, error: unknown): void =>
+        out.note(`${tenant === '*' ? 'Running the tenants' : `Running tenant ${tenant}`} failed: ${String(error)}`)
+      const runner = await (store as TenantedStore).start({ ...runnerOf, onFailure })
+      const tenants = count(first === undefined ? 0 : others.length + 1, 'tenant')
+      const what = workText(work) || 'everything in the configuration'
+      out.note(`Running ${what} for ${tenants}, and for tenants that are created later. Press Ctrl-C to stop.`)
+      await runUntilAborted(runner, signal)
       return undefined
     }
-    const work = await workFor(store)
-    if (options.once) {
-      const result = await runOnce(opened, work, signal)
-      const { events, snapshots } = result
-      out.print(result, () => `Done: ${count(events, 'event')} applied, ${count(snapshots, 'snapshot')} written.`)
+    const work = await workIn(store)
+    if (once) {
+      const events = await runOnce(store, work, signal)
+      out.print({ events }, () => `Done: ${count(events, 'event')} applied.`)
       return undefined
     }
     if (address !== undefined) await startHealth(store, address, out)
-    const runner = await startRunner(store, options)
-    out.note(`Running ${work.summary.join(', ')}. Press Ctrl-C to stop.`)
+    const runner = await store.start(runnerOf)
+    out.note(`${startedText(runner, workText(work))} Press Ctrl-C to stop.`)
     await runUntilAborted(runner, signal)
     return undefined
   },
 })
 
-/** What there is to run in one store. */
-export interface Work {
-  /** For people: `2 projections (orders, sales)`. */
-  readonly summary: readonly string[]
-  readonly needsWorker: boolean
-  readonly snapshotters: readonly Snapshotter[]
+/** Only a name tells runners on standby apart, and only by its name can a runner be promoted. */
+function refuseWithoutName({
+  name,
+  standby,
+  paused,
+}: {
+  readonly name: string | undefined
+  readonly standby: boolean
+  readonly paused: boolean
+}): void {
+  const flag = standby ? '--standby' : paused ? '--paused' : undefined
+  if (standby && paused) throw new WrongUsage({ reason: '--standby and --paused cannot be used together' })
+  if (flag === undefined || name !== undefined) return
+  throw new WrongUsage({
+    reason: `${flag} needs --name, because only a runner with a name can be promoted`,
+    hint: `rillflow run --name west-1 ${flag}`,
+  })
 }
 
-export async function workOf(
-  { store, config }: Pick<Opened, 'store' | 'config'>,
-  snapshotters: readonly Snapshotter[],
-): Promise<Work> {
-  const { items } = await store.consumers.list({ kind: 'projection', limit: 1_000 })
-  const projections = items.filter(({ isRegistered }) => isRegistered)
-  await store.workflows.sync()
-  const schedules = (await store.workflows.schedules.list()).items.filter(({ isHere }) => isHere)
-  const handlers = store.workflows.handlers.registered()
-  const groups: [string, readonly string[]][] = [
-    ['projection', projections.map(({ name }) => name)],
-    ['snapshotter', snapshotters.map(({ name }) => name)],
-    ['handler', handlers],
-    ['schedule', schedules.map(({ name }) => name)],
-    ['processor', (config.processors ?? []).map(({ name }) => name)],
-    ['subscription', (config.subscriptions ?? []).map(({ name }) => name)],
-  ]
-  const summary = groups
-    .filter(([, names]) => names.length > 0)
-    .map(([noun, names]) => `${count(names.length, noun)} (${names.join(', ')})`)
-  return { summary, needsWorker: handlers.length + schedules.length > 0, snapshotters }
+/** The names of what a runner of the store runs, by kind. Upkeep has no names, so it is there only if the line names it. */
+export type Work = Partial<Record<RunnableKind, readonly string[]>>
+
+export function workOf(store: Store, only: readonly RunnableKind[]): Work {
+  const registered = Object.entries(store.runners.registered()) as [RunnableKind, readonly string[]][]
+  const isWanted = (kind: RunnableKind): boolean => only.length === 0 || only.includes(kind)
+  const wanted = registered.filter(([kind, names]) => isWanted(kind) && names.length > 0)
+  return { ...Object.fromEntries(wanted), ...(only.includes('upkeep') ? { upkeep: [] } : {}) }
 }
 
-export function startRunner(
-  store: Store,
-  {
-    name,
-    standby,
-    concurrency,
-  }: {
-    readonly concurrency: number
-    readonly name?: string | undefined
-    readonly standby?: boolean | undefined
-  },
-): Promise<Runner> {
-  return store.start({ name, standby, concurrency })
+/** `2 projections (orders, sales), 1 handler (pay)`; empty if there is nothing to run. */
+export function workText(work: Work): string {
+  return runnerOptions.only.choices
+    .flatMap(kind => (work[kind] === undefined ? [] : [[nouns[kind], work[kind]] as const]))
+    .map(([noun, names]) => (names.length === 0 ? noun : `${count(names.length, noun)} (${names.join(', ')})`))
+    .join(', ')
+}
+
+function startedText({ role, name }: Runner, work: string): string {
+  if (role === 'standby') return `Runner "${name}" is on standby. It runs ${work} when no other runner is active.`
+  if (role === 'paused') return `Runner "${name}" is paused. To run ${work}: rillflow runners promote ${name}.`
+  return `Running ${work}.`
 }
 
 export async function runUntilAborted(runner: Runner, signal: AbortSignal): Promise<void> {
@@ -157,33 +192,39 @@ export async function runUntilAborted(runner: Runner, signal: AbortSignal): Prom
   await runner.stop()
 }
 
-interface RanOnce {
-  readonly events: number
-  readonly snapshots: number
+/**
+ * Runs one store until there is nothing left to do now, and returns how many events consumers have applied. Handlers run
+ * first, because consumers apply the events that they emit. Consumers may append events for handlers, so both run again if
+ * the log has grown meanwhile; the limit is for a log that other processes append to all the time.
+ */
+async function runOnce(store: Store, work: Work, signal: AbortSignal): Promise<number> {
+  const handled = (['handlers', 'schedules'] as const).filter(kind => work[kind] !== undefined)
+  const { projections = [], processors = [], snapshots = [], subscriptions = [] } = work
+  let events = 0
+  for (let pass = 1; pass <= maxPasses; pass++) {
+    if (handled.length > 0) await runHandlersUntilIdle(store, handled, signal)
+    const head = await store.events.head()
+    for (const name of [...projections, ...processors, ...snapshots, ...subscriptions])
+      events += await store.consumers.runUntilIdle(name, { signal })
+    if (head === (await store.events.head())) break
+  }
+  if (work.upkeep !== undefined) await store.upkeep({ signal })
+  return events
 }
 
-/** Runs one store until there is nothing left to do now. Handlers run first, because the others apply what they emit. */
-async function runOnce(
-  opened: Pick<Opened, 'store' | 'config'>,
-  { needsWorker, snapshotters }: Work,
-  signal: AbortSignal,
-): Promise<RanOnce> {
-  const { store } = opened
-  if (needsWorker) await runHandlersUntilIdle(store, signal)
-  let snapshots = 0
-  for (const snapshotter of snapshotters) snapshots += await snapshotter.runUntilIdle({ signal })
-  const events = await store.consumers.runUntilIdle(undefined, { signal })
-  return { events, snapshots }
-}
-
+const maxPasses = 10
 const pollMs = 50
 
 /** Until the whole log has been dispatched and no workflow is running. A workflow that waits for a time does not count. */
-async function runHandlersUntilIdle(store: Store, signal: AbortSignal): Promise<void> {
+async function runHandlersUntilIdle(
+  store: Store,
+  only: readonly ('handlers' | 'schedules')[],
+  signal: AbortSignal,
+): Promise<void> {
   const { dispatcherName } = await import('../../workflows/routes.ts')
-  const runner = await store.start({ only: ['handlers', 'schedules'] })
+  const runner = await store.start({ only })
   try {
-    await store.consumers.waitFor(dispatcherName, await store.events.head(), { signal })
+    if (only.includes('handlers')) await store.consumers.waitFor(dispatcherName, await store.events.head(), { signal })
     // A new handler may still have to be given events that were dispatched before it existed.
     while ((await store.workflows.handlers.list()).items.some(isCatchingUp)) await sleep(pollMs, { signal })
     while ((await store.workflows.list({ state: 'running', limit: 1 })).items.length > 0)
@@ -197,65 +238,32 @@ function isCatchingUp({ isBackfilling, pausedAt, retiredAt }: HandlerDescription
   return isBackfilling && pausedAt === undefined && retiredAt === undefined
 }
 
-interface OpenedTenants extends Pick<Opened, 'config' | 'store'> {
-  readonly tenancy: OpenedTenancy
+interface TenantsOnce extends Pick<Invocation, 'out' | 'signal'> {
   /** Fails if there is nothing to run. */
-  workFor(store: Store): Promise<Work>
+  workIn(store: Store): Promise<Work>
 }
 
 /** A tenant that fails does not stop the others. */
-async function runTenantsOnce(
-  { tenancy, config, workFor }: OpenedTenants,
-  { out, signal }: Pick<Invocation, 'out' | 'signal'>,
-): Promise<ExitCode> {
-  const names = (await everyItem(tenancy.tenants.list)).map(({ tenant }) => tenant)
-  const total = { tenants: names.length, events: 0, snapshots: 0 }
+async function runTenantsOnce(tenancy: OpenedTenancy, { out, signal, workIn }: TenantsOnce): Promise<ExitCode> {
+  const names = await tenantNames(tenancy.tenants)
   const failed: { tenant: string; error: string }[] = []
+  let events = 0
   for (const tenant of names) {
     throwIfAborted(signal)
     try {
       const store = await tenancy.storeOf(tenant)
-      const { events, snapshots } = await runOnce({ store, config }, await workFor(store), signal)
-      total.events += events
-      total.snapshots += snapshots
+      events += await runOnce(store, await workIn(store), signal)
     } catch (error) {
       if (!isRillflowError(error) || error.code === 'aborted' || error.code === 'nothing_registered') throw error
       failed.push({ tenant, error: error.message })
     }
   }
-  out.print({ ...total, failed }, style => {
+  out.print({ tenants: names.length, events, failed }, style => {
     const failures = failed.map(({ tenant, error }) => `${style.colour.red(tenant)}: ${error}`)
-    const result = `${count(total.events, 'event')} applied, ${count(total.snapshots, 'snapshot')} written`
-    return [...failures, `Done for ${count(names.length - failed.length, 'tenant')}: ${result}.`].join('\n')
+    const done = `Done for ${count(names.length - failed.length, 'tenant')}: ${count(events, 'event')} applied.`
+    return [...failures, done].join('\n')
   })
   return failed.length === 0 ? 0 : 1
-}
-
-/** Runs all tenants: those that have work share the concurrency of one runner. */
-async function runTenants(
-  { tenancy: { tenants, storeOf }, store, workFor }: OpenedTenants,
-  {
-    out,
-    signal,
-    options: { name, standby, concurrency },
-  }: Pick<Invocation, 'out' | 'signal'> & {
-    readonly options: {
-      readonly name: string | undefined
-      readonly standby: boolean
-      readonly concurrency: number
-    }
-  },
-): Promise<void> {
-  const onFailure = (tenant: string, error: unknown): void =>
-    out.note(`${tenant === '*' ? 'Running the tenants' : `Running tenant ${tenant}`} has failed: ${String(error)}`)
-  const names = (await everyItem(tenants.list)).map(({ tenant }) => tenant)
-  const { summary } = names[0] === undefined ? { summary: [] } : await workFor(await storeOf(names[0]))
-  const runner = await (store as TenantedStore).start({ name, standby, concurrency, onFailure })
-  const work = summary.length === 0 ? 'everything in the configuration' : summary.join(', ')
-  const whose = `${count(names.length, 'tenant')}, and for tenants that are created later`
-  out.note(`Running ${work} for ${whose}. Press Ctrl-C to stop.`)
-  await new Promise<void>(resolve => onAbort(signal, resolve))
-  await runner.stop()
 }
 
 export interface Address {

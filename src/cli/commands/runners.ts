@@ -1,22 +1,34 @@
 /**
- * `rillflow runners`: the runners of all processes, and which of them works when some are on standby.
+ * `rillflow runners`: the runners of all processes, and which of them is active when some are on standby.
  *
- *     list      each runner, whether it is alive, and what it holds
- *     promote   make a standby the runner that works
- *     demote    make the runner that works a standby
+ *     list      each runner, whether it is alive, and the consumers that it holds
+ *     promote   make a runner on standby the active one
+ *     demote    put the active runner on standby
  *
  * Promoting and demoting need the name that a runner was started with: `rillflow run --name west-1 --standby`.
  *
  * What can fail: no living runner has the name; the error suggests the nearest one.
  */
+import { everyItem } from '../../core/page.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
-import { listCommand } from '../list-command.ts'
+import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, duration } from '../output/amount.ts'
 
 const list = listCommand({
+  description:
+    'RUNNING is the number of handlers that run now, and the maximum. HOLDS lists the consumers that the runner runs now.',
+  options: pageOptions,
   examples: ['rillflow runners list', 'rillflow runners list --json'],
   empty: 'No runner is running.',
-  list: async store => (await store.runners.list()).items,
+  async list(store, page) {
+    const { items, next } = await store.runners.list(page)
+    const workers = new Map((await everyItem(store.workflows.workers)).map(worker => [worker.id, worker]))
+    const itemOf = (runner: (typeof items)[number]) => {
+      const { running, held, handlers } = workers.get(runner.id) ?? { running: 0, held: 0, handlers: [] }
+      return { ...runner, running, held, handlers }
+    }
+    return { items: items.map(itemOf), next }
+  },
   columns: ({ now }) => [
     { title: 'NAME', of: runner => runner.name, paint: (_, colour) => colour.cyan },
     { title: 'ID', of: runner => runner.id, cut: true },
@@ -28,6 +40,11 @@ const list = listCommand({
     },
     { title: 'HEARTBEAT', of: runner => `${duration(runner.heartbeatAgeMs)} ago`, paint: (_, colour) => colour.dim },
     { title: 'STARTED', of: runner => ago(runner.startedAt, now), paint: (_, colour) => colour.dim },
+    {
+      title: 'RUNNING',
+      of: ({ running, concurrency }) => (concurrency === undefined ? undefined : `${running} of ${concurrency}`),
+      right: true,
+    },
     { title: 'HOLDS', of: runner => runner.holds.join(', '), cut: true },
   ],
 })
@@ -35,29 +52,29 @@ const list = listCommand({
 const name = { name: 'name', summary: 'The name that the runner was started with' } as const satisfies Argument
 
 const promote = defineCommand({
-  description: 'The runner that was active until now becomes a standby.',
+  description: 'The runner that was active until now goes on standby. A runner that is paused becomes active.',
   arguments: [name],
   examples: ['rillflow runners promote west-1'],
   async run({ out, open, arguments: { name } }) {
     const { store } = await open()
     await store.runners.promote(name)
-    out.print((await store.runners.list()).items, () => `Runner "${name}" is active.`)
+    out.print(await store.runners.list(), () => `Runner "${name}" is active.`)
   },
 })
 
 const demote = defineCommand({
-  description: 'The standby that has waited longest becomes active.',
+  description: 'The runner that has been on standby for longest becomes active.',
   arguments: [name],
   examples: ['rillflow runners demote west-1'],
   async run({ out, open, arguments: { name } }) {
     const { store } = await open()
     await store.runners.demote(name)
-    out.print((await store.runners.list()).items, () => `Runner "${name}" is a standby.`)
+    out.print(await store.runners.list(), () => `Runner "${name}" is on standby.`)
   },
 })
 
 export const runners: Commands = defineVerbs({
-  list: ['Show every runner and what it holds', list],
-  promote: ['Make a standby the active runner', promote],
-  demote: ['Make the active runner a standby', demote],
+  list: ['Show the runners and the consumers that they hold', list],
+  promote: ['Make a runner the active one', promote],
+  demote: ['Put the active runner on standby', demote],
 })

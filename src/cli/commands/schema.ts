@@ -21,7 +21,7 @@ import { type Column, table } from '../output/table.ts'
 import { WrongUsage } from '../report-error.ts'
 
 const plan = defineCommand({
-  description: 'Nothing is changed. Problems that a sync cannot fix are listed too.',
+  description: 'Changes nothing. Problems that a sync cannot fix are listed too.',
   options: { sql: { kind: 'flag', summary: 'Print the statements themselves' } },
   examples: ['rillflow schema plan', 'rillflow schema plan --sql > sync.sql'],
   async run({ out, open, options: { sql } }) {
@@ -82,7 +82,7 @@ const check = defineCommand({
 
 const healthOfSchema = defineCommand({
   description:
-    'Exits with 0 if it is, with 3 if something is missing or was changed, with 4 if the schema is newer than this version.',
+    'The same check as `schema check`. Exits with 0 if the schema is right, with 3 if something is missing or was changed, with 4 if the schema is newer than this version.',
   examples: ['rillflow health schema', 'rillflow health schema --all-tenants --json || alert'],
   options: { allTenants: allTenantsOption },
   run: reportCheck,
@@ -90,7 +90,7 @@ const healthOfSchema = defineCommand({
 
 const down = defineCommand({
   description:
-    'Deletes events, documents, read models and everything else in the schema. Only a backup can bring them back.',
+    'Deletes events, documents, read models and everything else in the schema. Only a backup can restore them.',
   examples: ['rillflow schema down --dry-run', 'rillflow schema down --schema staging --yes'],
   destructive: true,
   async run({ out, open, confirm }) {
@@ -110,7 +110,7 @@ const down = defineCommand({
 })
 
 export const schema: Commands = defineVerbs({
-  plan: ['Show what a sync would do', plan],
+  plan: ['Show the steps of the next sync', plan],
   sync: ['Bring the schema up to date', sync],
   check: ['Look for differences from the expected schema', check],
   down: ['Drop the schema and everything in it', down],
@@ -176,7 +176,16 @@ function checkText(style: Style, { schema, isHealthy, problems, newer }: StoreCh
   return newer.length === 0 ? result : `${result}\nAdded by a newer version, and harmless: ${newer.join(', ')}.`
 }
 
-/** The advice of the library, as a command if there is one for it. */
+/** The advice of the library, with commands instead of the calls of a program. */
 export function asCommand(advice: string): string {
-  return advice.includes('store.schema.sync()') ? 'rillflow schema sync' : advice
+  if (advice.includes('store.schema.sync()')) return 'rillflow schema sync'
+  return advice.replace(consumerCall, (call, start: string, verb: string, name: string, group: string | undefined) => {
+    // Any other name would need quotes.
+    if (![name, group ?? ''].every(each => /^[\w.@-]*$/.test(each))) return call
+    const option = group === undefined || group === 'default' ? '' : ` --group ${group}`
+    return `${start === 'C' ? 'Run' : 'run'}: rillflow consumers ${verb} ${name}${option}`
+  })
 }
+
+/** `call store.consumers.resume("mailer", { group: "audit" })` */
+const consumerCall = /\b([Cc])all store\.consumers\.(\w+)\("([^"]*)"(?:, \{ group: "([^"]*)" \})?\)/

@@ -64,7 +64,7 @@ const metrics = defineCommand({
   examples: ['rillflow snapshots metrics --threshold 100'],
   async run({ out, open, config, options }) {
     const rows: { snapshotter: string; candidates: number; maxGap: number }[] = []
-    for (const snapshotter of await openSnapshotters({ open, config }, options)) {
+    for (const snapshotter of await openSnapshotters({ open, config }, options, 'read')) {
       const { candidates, maxGap } = await snapshotter.metrics()
       rows.push({ snapshotter: snapshotter.name, candidates, maxGap })
     }
@@ -86,15 +86,17 @@ export const snapshots: Commands = defineVerbs({
 async function openSnapshotters(
   { open, config }: Pick<Invocation, 'open' | 'config'>,
   given: SnapshotterOptions,
+  purpose: 'read' | 'write' = 'write',
 ): Promise<Snapshotter[]> {
-  const { store, config: storeConfig } = await open()
+  const { store, config: storeConfig } = await open({ purpose })
   const snapshotters = createSnapshotters(store, storeConfig, given)
-  if (snapshotters.length === 0) throw new NothingRegistered({ what: 'snapshotters', path: (await config())?.path })
+  if (snapshotters.length === 0)
+    throw new NothingRegistered({ what: 'aggregates with snapshots in the background', path: (await config())?.path })
   return snapshotters
 }
 
 /** Creates the snapshotters of the configuration. Options of the line win over those of the configuration. */
-export function createSnapshotters(
+function createSnapshotters(
   store: Store,
   config: Config,
   { threshold, batch }: SnapshotterOptions = {},

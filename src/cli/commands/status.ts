@@ -1,5 +1,5 @@
 /**
- * `rillflow status`: the store at a glance: the log, the consumers and how far they are, and what has failed. It also saves the
+ * `rillflow status`: the store at a glance: the log, the consumers and how far they are, and the failures. It also saves the
  * names that it finds, for completion in the shell.
  */
 
@@ -14,10 +14,11 @@ import { count, digits } from '../output/amount.ts'
 import type { Style } from '../output/output.ts'
 import { lagOf, paintState, stateOf } from '../output/state.ts'
 import { type Column, fields, table } from '../output/table.ts'
+import { fullName } from './consumers.ts'
 
 export const status: Command = defineCommand({
   description:
-    'Shows the log, the consumers and how far they are, and what has failed. It also saves the names that it finds, so that your shell can complete them.',
+    'Shows the log, the consumers and how far they are, and the number of failures. It also saves the names that it finds, so that your shell can complete them.',
   examples: ['rillflow status', 'rillflow status --json | jq .log.head'],
   async run({ out, open }) {
     const opened = await open()
@@ -44,8 +45,8 @@ export interface Status {
     readonly open: WorkflowStats['executions']['open']
     readonly deadLetters: WorkflowStats['deadLetters']
   }
+  /** Those that are alive. */
   readonly runners: number
-  readonly workers: number
 }
 
 interface ConsumerLine {
@@ -67,7 +68,6 @@ export async function readStatus({ store, where }: Pick<Opened, 'store' | 'where
     deadLetters: { open: (await everyItem(store.deadLetters.stats)).reduce((sum, { open }) => sum + open, 0) },
     workflows: { ...workflows, open: executions.open, deadLetters },
     runners: (await store.runners.list()).items.filter(({ isAlive }) => isAlive).length,
-    workers: (await everyItem(store.workflows.workers)).length,
   }
 }
 
@@ -77,7 +77,7 @@ async function consumerLines(store: Store): Promise<ConsumerLine[]> {
     .filter(({ kind }) => kind !== 'dispatcher')
     .map(status => ({
       kind: status.kind,
-      name: status.group === undefined || status.group === 'default' ? status.name : `${status.name}/${status.group}`,
+      name: fullName(status),
       state: stateOf(status),
       checkpoint: status.progressedAt === undefined ? undefined : status.checkpoint,
       lag: status.progressedAt === undefined ? undefined : lagOf(status),
@@ -85,7 +85,7 @@ async function consumerLines(store: Store): Promise<ConsumerLine[]> {
     }))
 }
 
-function statusText(style: Style, { store, log, consumers, deadLetters, workflows, runners, workers }: Status): string {
+function statusText(style: Style, { store, log, consumers, deadLetters, workflows, runners }: Status): string {
   const { colour } = style
   const settled = log.settled < log.head ? `, settled up to ${digits(log.settled)}` : ''
   const open = Object.values(workflows.open).reduce((sum, executions) => sum + executions, 0)
@@ -95,7 +95,7 @@ function statusText(style: Style, { store, log, consumers, deadLetters, workflow
     log: `position ${digits(log.head)}${settled}`,
     workflows: `${digits(workflows.active)} active, ${digits(workflows.settled)} settled, ${count(open, 'open execution')}`,
     'dead letters': deadLetters.open === 0 ? '0' : colour.red(`${digits(deadLetters.open)} open`),
-    running: `${count(runners, 'runner')}, ${count(workers, 'worker')}`,
+    runners: digits(runners),
   })
   const columns: Column<ConsumerLine>[] = [
     { title: 'CONSUMER', of: ({ name }) => name, cut: true, paint: (_, { cyan }) => cyan },

@@ -2,7 +2,7 @@
  * `rillflow streams`: the streams of events.
  *
  *     look        list · show · resolve          an alias is resolved to its stream
- *     control     archive · restore              an archived stream refuses appends, and reads leave it out
+ *     control     archive · restore              an archived stream refuses appends, and reads skip it
  *
  * What can fail: a stream that does not exist; `show` suggests the nearest name.
  */
@@ -45,7 +45,7 @@ const list = listCommand({
 const show = defineCommand({
   description: 'Shows the stream and its latest events, the newest last. Archived streams are shown too.',
   arguments: [stream],
-  options: { limit: { kind: 'whole', default: 20, value: 'COUNT', summary: 'How many of the latest events' } },
+  options: { limit: { kind: 'whole', default: 20, value: 'COUNT', summary: 'The number of latest events to show' } },
   examples: ['rillflow streams show order-42'],
   async run({ out, open, arguments: { stream }, options: { limit } }) {
     const { store } = await open()
@@ -92,7 +92,7 @@ const resolve = defineCommand({
 
 const archive = defineCommand({
   description:
-    'The stream then refuses appends, and ordinary reads leave it out. Its events stay in the log, and rebuilds still see them.',
+    'The stream then refuses appends, and ordinary reads skip it. Its events stay in the log, and rebuilds still apply them.',
   arguments: [stream],
   options: { reason: { kind: 'text', value: 'TEXT', summary: 'The reason, which is stored with the stream' } },
   examples: ['rillflow streams archive order-42 --reason "closed in 2025"'],

@@ -1,9 +1,9 @@
 /**
  * `rillflow subscriptions`: subscriptions to the log and their groups. A group has its own checkpoint; its partitions share its
- * events. No command here needs code.
+ * events. A subscription is also a consumer: `rillflow consumers` pauses, resumes and resets it. No command here needs code.
  *
- *     look       list · status · groups · group-status · tail
- *     control    create · pause · resume · reset · set-group-max-in-flight
+ *     look       list · groups · status · tail
+ *     control    create · repartition · set-max-in-flight
  *
  * `tail` only reads: it takes no lease and acknowledges nothing, unless it is given `--ack`.
  *
@@ -13,13 +13,14 @@
 import type { From } from '../../consumers/consumer.ts'
 import { ConsumerNotFound } from '../../consumers/errors.ts'
 import { nearestName } from '../../core/name.ts'
-import { everyItem } from '../../core/page.ts'
+import { everyItem, type Page, type PageOptions } from '../../core/page.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { EventFilter } from '../../events/read/log.ts'
 import type { Store } from '../../store.ts'
 import type { GroupStatus } from '../../subscriptions/status.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
-import { listCommand } from '../list-command.ts'
+import { listCommand, pageOptions } from '../list-command.ts'
+import { count } from '../output/amount.ts'
 import { type Style, toJson } from '../output/output.ts'
 import { errorLine, lagOf, paintState } from '../output/state.ts'
 import { fields, table } from '../output/table.ts'
@@ -32,15 +33,11 @@ const subscription = {
   completes: 'subscription',
 } as const satisfies Argument
 
-const group = { name: 'group', summary: 'The name of the group' } as const satisfies Argument
-
-const onlyGroup = { group: { kind: 'text', value: 'GROUP', summary: 'Only this group; otherwise all groups' } } as const
-
 const whichGroup = { kind: 'text', value: 'GROUP', default: 'default', summary: 'The name of the group' } as const
 
 const create = defineCommand({
   description:
-    'Creates a group and its checkpoint. If the group exists, it must have the same options. A program runs it with store.subscribe.',
+    'Creates a group and its checkpoint. If the group exists, it must have the same options. A program then runs it with defineSubscription or store.subscribe.',
   arguments: [{ name: 'name', summary: 'The name of the subscription' }],
   options: {
     ...eventFilterOptions,
@@ -49,7 +46,7 @@ const create = defineCommand({
       kind: 'text',
       value: 'POSITION',
       default: 'start',
-      summary: 'Where to begin: start, now, or after a position',
+      summary: 'The beginning: start, now, or a position, which stands for the events after it',
     },
     maxInFlight: { kind: 'whole', value: 'COUNT', summary: 'The maximum number of events in flight' },
     partitions: { kind: 'whole', value: 'COUNT', summary: 'The number of partitions, which can run at the same time' },
@@ -69,6 +66,7 @@ const create = defineCommand({
 })
 
 const list = listCommand({
+  options: pageOptions,
   examples: ['rillflow subscriptions list'],
   empty: 'There are no subscriptions.',
   list: listSubscriptions,
@@ -84,61 +82,14 @@ const list = listCommand({
 })
 
 const status = defineCommand({
+  description: 'Like `consumers status`, with the partitions and the limit of the group.',
   arguments: [subscription],
   options: { group: whichGroup },
-  examples: ['rillflow subscriptions status mailer'],
+  examples: ['rillflow subscriptions status mailer', 'rillflow subscriptions status mailer --group audit'],
   async run({ out, open, arguments: { name }, options: { group } }) {
     const { store } = await open()
     const status = await groupStatusOf(store, name, group)
     out.print(status, style => groupInFull(style, status))
-  },
-})
-
-const pause = defineCommand({
-  description: 'Events that were delivered before can still be acknowledged.',
-  arguments: [subscription],
-  options: onlyGroup,
-  examples: ['rillflow subscriptions pause mailer', 'rillflow subscriptions pause mailer --group audit'],
-  async run({ out, open, arguments: { name }, options: { group } }) {
-    const { store } = await open()
-    await store.consumers.pause(name, { group })
-    out.print(await allGroups(store, name), () => `Paused ${groupOf(name, group)}.`)
-  },
-})
-
-const resume = defineCommand({
-  description: 'Running subscriptions continue at once, in every process.',
-  arguments: [subscription],
-  options: onlyGroup,
-  examples: ['rillflow subscriptions resume mailer', 'rillflow subscriptions resume mailer --group audit'],
-  async run({ out, open, arguments: { name }, options: { group } }) {
-    const { store } = await open()
-    await store.consumers.resume(name, { group })
-    out.print(await allGroups(store, name), () => `Resumed ${groupOf(name, group)}.`)
-  },
-})
-
-const reset = defineCommand({
-  description:
-    'Events after the position are delivered again, even those that were acknowledged. Running subscriptions begin again there.',
-  arguments: [
-    subscription,
-    {
-      name: 'position',
-      summary: 'Delivery continues after this position; 0 is the beginning of the log',
-      kind: 'position',
-    },
-  ],
-  options: onlyGroup,
-  examples: ['rillflow subscriptions reset mailer 0 --yes'],
-  destructive: true,
-  async run({ out, open, confirm, arguments: { name, position }, options: { group } }) {
-    const { store } = await open()
-    const groups = (await allGroups(store, name)).map(status => status.group)
-    const target = group === undefined ? `${name} (${groups.join(', ')})` : groupOf(name, group)
-    if (!(await confirm(`move the checkpoint of ${target} to ${position}`))) return
-    await store.consumers.reset(name, position, { group })
-    out.print(await allGroups(store, name), () => `Reset ${target} to ${position}.`)
   },
 })
 
@@ -168,7 +119,7 @@ const tail = defineCommand({
       const options = { filter, group, signal }
       if (follow) return acknowledge(store, name, options, Number.POSITIVE_INFINITY, print)
       const acked = partitions.reduce((sum, partition) => sum + partition.acked, 0)
-      const read = { ...filter, after: checkpoint, limit: limit + acked, signal }
+      const read = { ...filter, from: checkpoint, limit: limit + acked, signal }
       const available = (await store.events.readAll(read).toArray()).length - acked
       return acknowledge(store, name, options, Math.min(limit, available), print)
     }
@@ -179,9 +130,10 @@ const tail = defineCommand({
 
 const groups = listCommand({
   arguments: [subscription],
+  options: pageOptions,
   examples: ['rillflow subscriptions groups mailer'],
   empty: 'There are no groups.',
-  list: (store, { name }) => allGroups(store, name),
+  list: (store, { name, ...page }) => store.subscriptions.groups(name, page),
   columns: () => [
     { title: 'GROUP', of: ({ group }) => group, paint: (_, colour) => colour.cyan },
     { title: 'STATE', of: groupStateOf, paint: (status, colour) => paintState(groupStateOf(status), colour) },
@@ -193,49 +145,61 @@ const groups = listCommand({
   ],
 })
 
-const groupStatus = defineCommand({
-  arguments: [subscription, group],
-  examples: ['rillflow subscriptions group-status mailer default'],
-  async run({ out, open, arguments: { name, group } }) {
-    const { store } = await open()
-    const status = await groupStatusOf(store, name, group)
-    out.print(status, style => groupInFull(style, status))
-  },
-})
-
 const defaultMaxInFlight = 1024
 
-const setGroupMaxInFlight = defineCommand({
+const setMaxInFlight = defineCommand({
   arguments: [
     subscription,
-    group,
     {
-      name: 'value',
+      name: 'count',
       summary: `The maximum number of events in flight, by default ${defaultMaxInFlight}`,
       kind: 'whole',
       optional: true,
     },
   ],
-  examples: ['rillflow subscriptions set-group-max-in-flight mailer default 50'],
-  async run({ out, open, arguments: { name, group, value = defaultMaxInFlight } }) {
+  options: { group: whichGroup },
+  examples: ['rillflow subscriptions set-max-in-flight mailer 50 --group audit'],
+  async run({ out, open, arguments: { name, count = defaultMaxInFlight }, options: { group } }) {
     const { store } = await open()
-    await store.subscriptions.setMaxInFlight(name, value, { group })
+    await store.subscriptions.setMaxInFlight(name, count, { group })
     const status = await groupStatusOf(store, name, group)
     out.print(status, () => `Group ${group} of ${name} may have ${status.maxInFlight} events in flight.`)
+  },
+})
+
+const repartition = defineCommand({
+  description:
+    'The runners that hold the partitions bring all of them to one position; the new partitions begin there. Without a runner this works only if no event is left to deliver.',
+  arguments: [subscription, { name: 'partitions', summary: 'The new number of partitions', kind: 'whole' }],
+  options: {
+    group: whichGroup,
+    timeoutMs: {
+      kind: 'whole',
+      value: 'MS',
+      default: 30_000,
+      summary: 'The maximum time to wait until all partitions are at one position',
+    },
+  },
+  examples: [
+    'rillflow subscriptions repartition mailer 4',
+    'rillflow subscriptions repartition mailer 1 --group audit',
+  ],
+  async run({ out, open, arguments: { name, partitions }, options: { group, timeoutMs }, signal }) {
+    const { store } = await open()
+    await store.subscriptions.repartition(name, partitions, { group, timeoutMs, signal })
+    const status = await groupStatusOf(store, name, group)
+    out.print(status, () => `Group ${group} of ${name} has ${count(status.partitions.length, 'partition')}.`)
   },
 })
 
 export const subscriptions: Commands = defineVerbs({
   create: ['Create a group without running it', create],
   list: ['Show all subscriptions', list],
-  status: ['Show the default group of a subscription', status],
-  pause: ['Stop deliveries for now', pause],
-  resume: ['Continue deliveries', resume],
-  reset: ['Move the checkpoint of a subscription', reset],
-  tail: ['Show the events that a group gets next', tail],
   groups: ['Show the groups of a subscription', groups],
-  'group-status': ['Show one group in detail', groupStatus],
-  'set-group-max-in-flight': ['Limit the events that a group has in flight', setGroupMaxInFlight],
+  status: ['Show one group with its partitions', status],
+  tail: ['Show the events that a group gets next', tail],
+  repartition: ['Change the number of partitions of a group', repartition],
+  'set-max-in-flight': ['Limit the events that a group has in flight', setMaxInFlight],
 })
 
 interface SubscriptionLine {
@@ -244,22 +208,22 @@ interface SubscriptionLine {
   readonly filter: object
 }
 
-async function listSubscriptions(store: Store): Promise<SubscriptionLine[]> {
-  const { items } = await store.consumers.list({ kind: 'subscription', limit: 1_000 })
+/** A page of groups, in which the groups of a subscription are one line. If they are on two pages, so is the line. */
+async function listSubscriptions(store: Store, page: PageOptions): Promise<Page<SubscriptionLine>> {
+  const { items, next } = await store.consumers.list({ kind: 'subscription', ...page })
   const names = [...new Set(items.map(({ name }) => name))]
-  return Promise.all(
-    names.map(async name => {
-      const groups = await allGroups(store, name)
-      return { name, groups: groups.map(({ group }) => group), filter: groups[0]!.filter }
-    }),
-  )
+  const lineOf = async (name: string): Promise<SubscriptionLine> => {
+    const groups = await allGroups(store, name)
+    return { name, groups: groups.map(({ group }) => group), filter: groups[0]!.filter }
+  }
+  return { items: await Promise.all(names.map(lineOf)), next }
 }
 
 function allGroups(store: Store, name: string): Promise<GroupStatus[]> {
   return everyItem(page => store.subscriptions.groups(name, page))
 }
 
-/** The status of the group with its partitions; of one that is not there the error suggests the nearest name. */
+/** The group with its partitions. If there is no such group, the error suggests the nearest name. */
 async function groupStatusOf(store: Store, name: string, group: string): Promise<GroupStatus> {
   const groups = await allGroups(store, name)
   const found = groups.find(each => each.group === group)
@@ -294,11 +258,7 @@ async function acknowledge(
   }
 }
 
-function groupOf(name: string, group: string | undefined): string {
-  return group === undefined ? name : `group ${group} of ${name}`
-}
-
-export function groupStateOf(status: GroupStatus): string {
+function groupStateOf(status: GroupStatus): string {
   if (status.isPaused) return 'paused'
   return status.partitions.some(({ owner }) => owner !== undefined) ? 'running' : 'stopped'
 }

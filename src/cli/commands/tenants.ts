@@ -12,13 +12,13 @@
  */
 
 import { throwIfAborted } from '../../core/abort.ts'
-import { everyItem } from '../../core/page.ts'
 import type { TenantStatus } from '../../tenants/status.ts'
 import type { Tenants } from '../../tenants/tenants.ts'
 import type { Selection } from '../../transfer/export/selection.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs, type Invocation } from '../command.ts'
 import { importDefault } from '../config.ts'
-import { openTenants } from '../every-tenant.ts'
+import { openTenants, tenantNames } from '../every-tenant.ts'
+import { pageOptions, printPage } from '../list-command.ts'
 import { bytes, count, digits, duration } from '../output/amount.ts'
 import { paintState } from '../output/state.ts'
 import { type Column, table } from '../output/table.ts'
@@ -42,7 +42,7 @@ const serverOption = {
 
 const ensure = defineCommand({
   description:
-    'It may be repeated, and many processes may do it at the same time. A directory is created if there is none, with the servers of the configuration.',
+    'The command may be repeated, also by many processes at the same time. If there is no directory, it is created with the servers of the configuration.',
   arguments: [{ name: 'tenant', summary: 'The name of the tenant: lower-case letters, digits, _ and -' }],
   options: { server: serverOption },
   examples: ['rillflow tenants ensure acme', 'rillflow tenants ensure acme --server eu-1'],
@@ -57,11 +57,12 @@ const ensure = defineCommand({
 })
 
 const list = defineCommand({
-  examples: ['rillflow tenants list', 'rillflow tenants list --json | jq -r .[].tenant'],
-  async run({ out, open }) {
+  options: pageOptions,
+  examples: ['rillflow tenants list', 'rillflow tenants list --json | jq -r .items[].tenant'],
+  async run({ out, open, options }) {
     const { tenants } = await openTenants({ open })
-    const placements = await everyItem(tenants.list)
-    const columns: Column<(typeof placements)[number]>[] = [
+    const page = await tenants.list(options)
+    const columns: Column<(typeof page.items)[number]>[] = [
       { title: 'TENANT', of: ({ tenant }) => tenant, paint: (_, colour) => colour.cyan },
       { title: 'SERVER', of: ({ server }) => server },
       { title: 'SCHEMA', of: ({ schema }) => schema, paint: (_, colour) => colour.dim },
@@ -71,18 +72,18 @@ const list = defineCommand({
         paint: ({ state }, colour) => paintState(state === 'moving' ? 'waiting' : 'running', colour),
       },
     ]
-    out.print(placements, style => table(style, placements, columns, 'There are no tenants.'))
+    printPage(out, page, () => columns, 'There are no tenants.')
   },
 })
 
 const status = defineCommand({
   description:
-    'EVENTS is an estimate of the server. LAG is that of the consumer furthest behind. PENDING counts the steps of the next sync. DRIFT counts differences from the expected schema; --json and `health schema --tenant NAME` show them.',
+    'EVENTS is an estimate by the server. LAG is that of the slowest consumer. PENDING counts the steps of the next sync. DRIFT counts differences from the expected schema; --json and `health schema --tenant NAME` show them.',
   arguments: [oneTenant],
   examples: ['rillflow tenants status', 'rillflow tenants status acme --json'],
   async run({ out, open, arguments: { tenant: only }, signal }) {
     const { tenants } = await openTenants({ open }, { migrate: 'manual' })
-    const names = only === undefined ? (await everyItem(tenants.list)).map(({ tenant }) => tenant) : [only]
+    const names = only === undefined ? await tenantNames(tenants) : [only]
     const bar = out.progress('Reading')
     const rows: TenantStatus[] = []
     try {
@@ -116,9 +117,16 @@ const status = defineCommand({
 
 const sync = defineCommand({
   description:
-    'A tenant that fails does not stop the others; the exit code is then 1, and the next sync retries it. `schema plan --tenant NAME` shows what would be done for one tenant.',
+    'A tenant that fails does not stop the others; the exit code is then 1, and the next sync retries it. `schema plan --tenant NAME` shows the steps for one tenant.',
   arguments: [oneTenant],
-  options: { concurrency: { kind: 'whole', value: 'COUNT', default: 4, summary: 'How many tenants at the same time' } },
+  options: {
+    concurrency: {
+      kind: 'whole',
+      value: 'COUNT',
+      default: 4,
+      summary: 'The number of tenants that are synced at the same time',
+    },
+  },
   examples: ['rillflow tenants sync', 'rillflow tenants sync --concurrency 16 --json'],
   async run({ out, open, arguments: { tenant: only }, options: { concurrency }, signal }) {
     const { tenants } = await openTenants({ open }, { migrate: 'manual' })
@@ -162,12 +170,16 @@ const exportTenant = defineCommand({
 
 const importTenant = defineCommand({
   description:
-    'From an export: INPUT is its folder, and the tenant must not exist or must be empty. From a schema: INPUT is the name of the new tenant, and the module of --select decides what to take. Its default export is { stream, collections, document }, or a function that returns this for the name of the tenant. The source is only read. An import that was interrupted is resumed by the next call.',
+    'From an export: INPUT is its folder, and the tenant must not exist or must be empty. From a schema: INPUT is the name of the new tenant, and the module of --select selects streams and documents. Its default export is { stream, collections, document }, or a function that returns this for the name of the tenant. The source is only read. An import that was interrupted is resumed by the next call.',
   arguments: [{ name: 'input', summary: 'The folder of an export; with --from-schema the name of the new tenant' }],
   options: {
-    as: { kind: 'text', value: 'NAME', summary: 'From an export: the name of the new tenant, if it is another' },
+    as: { kind: 'text', value: 'NAME', summary: 'From an export: another name for the new tenant' },
     fromSchema: { kind: 'text', value: 'SCHEMA', summary: 'Take a part of this schema of the same database' },
-    select: { kind: 'text', value: 'MODULE', summary: 'With --from-schema: the module that decides what to take' },
+    select: {
+      kind: 'text',
+      value: 'MODULE',
+      summary: 'With --from-schema: the module that selects streams and documents',
+    },
     server: serverOption,
   },
   examples: [
@@ -227,7 +239,7 @@ async function loadSelection(path: string, tenant: string): Promise<Selection> {
 }
 
 const drop = defineCommand({
-  description: 'Deletes its events, documents, read models and workflows. To have a copy, use `tenants export` before.',
+  description: 'Deletes its events, documents, read models and workflows. For a copy, use `tenants export` first.',
   arguments: [tenant],
   examples: ['rillflow tenants drop acme --dry-run', 'rillflow tenants drop acme --yes'],
   destructive: true,
@@ -250,7 +262,7 @@ const move = defineCommand({
       kind: 'whole',
       value: 'MS',
       default: 10_000,
-      summary: 'The maximum time that writes may pause; a move that would need longer is not made',
+      summary: 'The maximum time that writes may pause; a move that needs longer is given up',
     },
     keepSource: { kind: 'flag', summary: 'Keep the copy on the old server, under another name' },
   },
@@ -273,10 +285,10 @@ const move = defineCommand({
 export const tenants: Commands = defineVerbs({
   ensure: ['Create a tenant, or bring its schema up to date', ensure],
   list: ['Show the tenants and where they are', list],
-  status: ['Show version, drift, size and lag', status],
+  status: ['Show the version, drift, size and lag of each tenant', status],
   sync: ['Bring the schemas of all tenants up to date', sync],
   export: ['Write everything of a tenant into a folder', exportTenant],
   import: ['Create a tenant from an export, or from a part of a schema', importTenant],
   drop: ['Delete a tenant and everything it has', drop],
-  move: ['Move a tenant to another server while it is used', move],
+  move: ['Move a tenant to another server while it is in use', move],
 })

@@ -44,7 +44,7 @@ export const exportStore: Command = defineCommand({
 
 export const importStore: Command = defineCommand({
   description:
-    'The store must be empty or not exist. Every checksum is checked first; then everything is imported, or nothing. An export contains SQL that is run, so import only what you would restore as a database dump. `events import` takes events from anywhere.',
+    'The store must be empty or not exist. Every checksum is checked first; then everything is imported, or nothing. An export contains SQL that is run, so import only exports that you trust as much as a database dump. `events import` loads events from any source.',
   arguments: [{ name: 'input', summary: 'The folder that `rillflow export` wrote' }],
   examples: ['rillflow import ./shop-2026 --url postgres://localhost/shop'],
   async run({ out, open, arguments: { input }, signal }) {
@@ -95,7 +95,7 @@ export const backup: Command = defineCommand({
 
 export const restore: Command = defineCommand({
   description:
-    'Restores into --folder, or ./.rillflow, which must be empty or not exist. Every checksum is checked first, and the folder appears only when it is complete. With --to-position later events are cut off, and so is what was made of them; new events get positions above all that the log ever had.',
+    'Restores into --folder, or ./.rillflow, which must be empty or not exist. Every checksum is checked first, and the folder appears only when it is complete. With --to-position later events are deleted, together with everything that was made from them; new events get positions above all that the log ever had.',
   arguments: [{ name: 'input', summary: 'The folder that `rillflow backup` wrote; it is only read' }],
   options: {
     toPosition: {
@@ -120,7 +120,7 @@ export const restore: Command = defineCommand({
     }).finally(() => bar.end())
     out.print(result, style => {
       const { cut, position } = result
-      const removed = cut === undefined ? '' : `, and ${count(cut.events, 'later event')} cut off`
+      const removed = cut === undefined ? '' : `, and ${count(cut.events, 'later event')} deleted`
       const commands = (cut?.projections ?? []).map(name => `\n  rillflow projections rebuild ${name}`).join('')
       const rebuild = commands === '' ? '' : `\nThese read models contain later events. Rebuild them:${commands}`
       return `${style.colour.green('Restored')} ${result.folder}: the log up to position ${position}${removed}.${rebuild}`

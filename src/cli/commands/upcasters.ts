@@ -1,7 +1,8 @@
 /** `rillflow upcasters`: the steps that give old events their new shape. These commands read only the configuration. */
 import { upcasters as combine, type Upcasters } from '../../events/read/upcast.ts'
 import { type Commands, defineCommand, defineVerbs, type Invocation } from '../command.ts'
-import { type Column, table } from '../output/table.ts'
+import { printPage } from '../list-command.ts'
+import type { Column } from '../output/table.ts'
 
 const list = defineCommand({
   examples: ['rillflow upcasters list'],
@@ -13,7 +14,7 @@ const list = defineCommand({
       { title: 'TO TYPE', of: step => step.toType },
       { title: 'TO', of: step => step.to, right: true },
     ]
-    out.print(steps, style => table(style, steps, columns, 'The configuration has no upcasters.'))
+    printPage(out, { items: steps, next: undefined }, () => columns, 'The configuration has no upcasters.')
   },
 })
 
@@ -32,8 +33,8 @@ const path = defineCommand({
 })
 
 export const upcasters: Commands = defineVerbs({
-  list: ['Show all steps of the configuration', list],
-  path: ['Show the shapes that an event goes through', path],
+  list: ['Show all upcasters of the configuration', list],
+  path: ['Show the steps from the stored shape of an event to its present one', path],
 })
 
 /** The upcasters of the configuration, combined and checked as the store does it. */

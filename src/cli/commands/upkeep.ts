@@ -13,7 +13,7 @@ import { asCommand } from './schema.ts'
 
 export const doctor: Command = defineCommand({
   description:
-    'Checks the schema, the server, the tables, the log, consumers and workflows, and changes nothing. Exits with 3 if it finds an error. Warnings are less urgent.',
+    'Checks the schema, the server, the tables, the log, consumers and workflows, and changes nothing. Exits with 3 if it finds an error; a warning does not change the exit code.',
   options: { allTenants: allTenantsOption },
   examples: ['rillflow doctor', 'rillflow doctor --json || alert'],
   async run({ out, open, signal, options: { allTenants } }) {
@@ -28,7 +28,7 @@ export const doctor: Command = defineCommand({
 
 export const upkeep: Command = defineCommand({
   description:
-    'Runners do this by themselves a few times a day. `retention` in the configuration says how long data is stored. Nothing is deleted that a consumer has still to read.',
+    'Runners do this by themselves a few times a day. `retention` in the configuration says how long data is kept. Events that a consumer has not read yet are never deleted.',
   options: {
     dryRun: { kind: 'flag', summary: 'Only print what would be deleted' },
     allTenants: allTenantsOption,
@@ -77,7 +77,7 @@ function upkeepText(style: Style, report: UpkeepReport): string {
     attempts: digits(report.attempts),
     history: digits(report.history),
     'archived events': `${digits(archivedEvents)} of ${count(archivedStreams, 'stream')}`,
-    'slowest reader': slowest === undefined ? undefined : `${slowest.name} at position ${slowest.position}`,
+    'slowest consumer': slowest === undefined ? undefined : `${slowest.name} at position ${slowest.position}`,
   })
   return `${isDryRun ? 'Would delete:' : 'Deleted:'}\n${deleted}`
 }

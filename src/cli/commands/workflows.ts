@@ -1,29 +1,26 @@
 /**
- * `rillflow workflows`: workflows, their handlers and the workers that run them. A workflow is named by its correlation id.
+ * `rillflow workflows`: workflows, their handlers and schedules. A workflow is named by its correlation id.
  *
- *     look       list · show · tree · watch · schedules · workers
+ *     look       list · show · tree · watch · handlers · schedules
  *     control    publish · signal · cancel · retry
- *     run        run                                       only handlers; `rillflow run` runs everything
  *
- * Only `run` needs the code of handlers. The others need only the database.
+ * No command here needs the code of handlers: `rillflow run` runs them, and stores which events each of them wants.
  *
  * What can fail: a workflow that is not known (`NothingFound`).
  */
-
-import { onAbort } from '../../core/abort.ts'
-import { everyItem } from '../../core/page.ts'
 import type { Store } from '../../store.ts'
 import type { Activity } from '../../workflows/insight/activity.ts'
+import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
 import type { TreeNode } from '../../workflows/insight/tree.ts'
 import type { WorkflowState, WorkflowStatus } from '../../workflows/status.ts'
 import { kebabCase } from '../arguments.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, clockTime, count, duration } from '../output/amount.ts'
-import { type Style, toJson, warningLogger } from '../output/output.ts'
+import { type Output, type Style, toJson } from '../output/output.ts'
 import { paintState } from '../output/state.ts'
 import { type Column, fields, table } from '../output/table.ts'
-import { NothingFound, NothingRegistered } from '../report-error.ts'
+import { NothingFound } from '../report-error.ts'
 
 const workflow = { name: 'workflow', summary: 'The correlation id of the workflow' } as const satisfies Argument
 const type = { name: 'type', summary: 'The type of the event' } as const satisfies Argument
@@ -33,22 +30,6 @@ const data = {
   kind: 'json',
   optional: true,
 } as const satisfies Argument
-
-export const workerOptions = {
-  concurrency: {
-    kind: 'whole',
-    value: 'COUNT',
-    default: 16,
-    env: 'RILLFLOW_CONCURRENCY',
-    summary: 'The maximum number of handlers that run at the same time',
-  },
-  name: {
-    kind: 'text',
-    value: 'NAME',
-    env: 'RILLFLOW_NAME',
-    summary: 'The name of this runner, the same each time it is started',
-  },
-} as const
 
 /** Listed here and not imported, because the code that has them is not needed for help. */
 const states = [
@@ -62,7 +43,7 @@ const list = listCommand({
     since: {
       kind: 'time',
       value: 'TIME',
-      summary: 'Only workflows that began since then: a time, or an age such as 15m, 2h, 7d',
+      summary: 'Only workflows that began after this: a time, or an age such as 15m, 2h, 7d',
     },
     parent: { kind: 'text', value: 'WORKFLOW', summary: 'Only children of this workflow' },
     ...pageOptions,
@@ -83,7 +64,9 @@ const list = listCommand({
 
 const show = defineCommand({
   arguments: [workflow],
-  options: { attempts: { kind: 'whole', default: 20, value: 'COUNT', summary: 'How many of the latest attempts' } },
+  options: {
+    attempts: { kind: 'whole', default: 20, value: 'COUNT', summary: 'The number of latest attempts to show' },
+  },
   examples: ['rillflow workflows show 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
   async run({ out, open, arguments: { workflow }, options }) {
     const { store } = await open()
@@ -112,7 +95,7 @@ const show = defineCommand({
 })
 
 const tree = defineCommand({
-  description: 'Shows the events, the handlers that each event ran, the events that those emitted, and so on.',
+  description: 'Shows the events, the handlers that each event has run, the events that these have emitted, and so on.',
   arguments: [workflow],
   options: {
     mermaid: { kind: 'flag', summary: 'Print the text of a Mermaid flowchart' },
@@ -173,7 +156,11 @@ const watch = defineCommand({
   options: {
     untilSettled: { kind: 'flag', summary: 'End when the workflow is settled' },
     handler: { kind: 'text', value: 'NAME', completes: 'handler', summary: 'Only this handler' },
-    after: { kind: 'position', value: 'POSITION', summary: 'Continue after a line that was printed before' },
+    after: {
+      kind: 'position',
+      value: 'POSITION',
+      summary: 'Begin after this line: the position that --json prints with it',
+    },
   },
   examples: [
     'rillflow workflows watch',
@@ -191,7 +178,8 @@ const watch = defineCommand({
 })
 
 const publish = defineCommand({
-  description: 'The handlers are run by `rillflow run` or by your program.',
+  description:
+    '`rillflow run` or your program runs the handlers. A handler gets the events that are published after one of them was first started with it, unless it is defined with from: "start".',
   arguments: [type, data],
   options: {
     correlationId: { kind: 'text', value: 'ID', summary: 'The workflow of the event. Default: a new one' },
@@ -202,7 +190,8 @@ const publish = defineCommand({
   },
   examples: [`rillflow workflows publish OrderPlaced '{"total":99}' --wait`],
   async run({ out, open, arguments: { type, data }, options, signal }) {
-    const { store } = await open({ create: true })
+    const { store } = await open({ create: true, purpose: 'write' })
+    await noteNewHandlers(store, out)
     const { correlationId, id, user, wait, timeoutMs } = options
     const workflow = await store.workflows.publish(type, data ?? {}, { correlationId, id, userId: user, signal })
     if (wait) {
@@ -214,6 +203,15 @@ const publish = defineCommand({
     }
   },
 })
+
+/** A command does not store handlers, so those that were never started may not get the event. */
+async function noteNewHandlers(store: Store, out: Output): Promise<void> {
+  const stored = new Set((await store.workflows.handlers.list()).items.map(({ handler }) => handler))
+  const missing = store.runners.registered().handlers.filter(name => !stored.has(name))
+  if (missing.length === 0) return
+  const [names, begin] = [missing.join(', '), missing.length === 1 ? 'It begins' : 'They begin']
+  out.note(`No runner was started yet with ${names}. ${begin} with later events, unless defined with from: 'start'.`)
+}
 
 const signal = defineCommand({
   description: 'Handlers of the workflow that wait for an event of this type continue.',
@@ -229,7 +227,7 @@ const signal = defineCommand({
 
 const cancel = defineCommand({
   description:
-    'No handler of the workflow or of its children is started again, and running ones are notified. Completed work is not undone, unless it is compensated.',
+    'No handler of the workflow or of its children is started again, and the signal of running ones aborts. Completed steps are not undone without --compensate.',
   arguments: [workflow],
   options: {
     reason: { kind: 'text', value: 'TEXT', summary: 'The reason, which is stored with the workflow' },
@@ -250,7 +248,7 @@ const cancel = defineCommand({
 })
 
 const retry = defineCommand({
-  description: 'Requests a retry of all its open dead letters. The next worker that has their handlers runs them.',
+  description: 'Requests a retry of all its open dead letters. A runner that has their handlers carries it out.',
   arguments: [workflow],
   options: {
     handler: { kind: 'text', value: 'NAME', completes: 'handler', summary: 'Only dead letters of this handler' },
@@ -266,7 +264,7 @@ const retry = defineCommand({
     out.print({ correlationId: workflow, ...result }, () => {
       const requested = `Requested a retry of ${count(result.requested, 'dead letter')} of workflow ${workflow}.`
       if (result.isRunning || result.requested === 0) return requested
-      return `${requested} No worker is running; start one with: rillflow run`
+      return `${requested} No runner has their handlers now; start one with: rillflow run`
     })
   },
 })
@@ -274,7 +272,7 @@ const retry = defineCommand({
 const schedules = listCommand({
   options: pageOptions,
   examples: ['rillflow workflows schedules'],
-  empty: 'There are no schedules.',
+  empty: 'There are no schedules. `rillflow run` stores those of the configuration when it starts.',
   list: (store, page) => store.workflows.schedules.list(page),
   columns: ({ now }) => [
     { title: 'SCHEDULE', of: ({ name }) => name, paint: (_, colour) => colour.cyan },
@@ -291,79 +289,54 @@ const schedules = listCommand({
   ],
 })
 
-const workers = defineCommand({
+const handlers = listCommand({
   description:
-    'Also shows the handlers and the executions that each still has. A handler without workers waits for a process that has its code.',
-  examples: ['rillflow workflows workers'],
-  async run({ out, open }) {
-    const { store } = await open()
-    const [workers, handlers] = [
-      await everyItem(store.workflows.workers),
-      await everyItem(store.workflows.handlers.list),
-    ]
-    const handlerColumns: Column<(typeof handlers)[number]>[] = [
-      {
-        title: 'HANDLER',
-        of: ({ handler, version }) => (version === 1 ? handler : `${handler} v${version}`),
-        paint: (_, colour) => colour.cyan,
-      },
-      { title: 'KIND', of: ({ kind }) => kind },
-      { title: 'WORKERS', of: ({ workers }) => workers, right: true },
-      { title: 'READY', of: ({ open }) => open.ready, right: true },
-      { title: 'RUNNING', of: ({ open }) => open.running, right: true },
-      {
-        title: 'WAITING',
-        of: ({ open: { ready, running, ...waiting } }) => Object.values(waiting).reduce((a, b) => a + b, 0),
-        right: true,
-      },
-      { title: 'EVENTS', of: ({ types }) => types?.join(', ') ?? 'all', cut: true },
-    ]
-    out.print({ workers, handlers }, style => {
-      const { now } = style
-      const workerColumns: Column<(typeof workers)[number]>[] = [
-        { title: 'WORKER', of: ({ id }) => id, cut: true, paint: (_, colour) => colour.cyan },
-        { title: 'NAME', of: ({ name }) => name },
-        { title: 'RUNNING', of: ({ running, concurrency }) => `${running} of ${concurrency}`, right: true },
-        {
-          title: 'HEARTBEAT',
-          of: worker => `${duration(worker.heartbeatAgeMs)} ago`,
-          paint: (_, colour) => colour.dim,
-        },
-        { title: 'STARTED', of: ({ startedAt }) => ago(startedAt, now), paint: (_, colour) => colour.dim },
-      ]
-      const workerTable = table(style, workers, workerColumns, 'No worker is running.')
-      return `${workerTable}\n\n${table(style, handlers, handlerColumns, 'There are no handlers.')}`
-    })
-  },
+    'RUNNERS is the number of runners that have the code of the handler. If it is 0, its executions wait until a runner with the code is started.',
+  options: pageOptions,
+  examples: ['rillflow workflows handlers', 'rillflow workflows handlers --json'],
+  empty: 'There are no handlers. `rillflow run` stores those of the configuration when it starts.',
+  list: (store, page) => store.workflows.handlers.list(page),
+  columns: () => [
+    {
+      title: 'HANDLER',
+      of: ({ handler, version }) => (version === 1 ? handler : `${handler} v${version}`),
+      paint: (_, colour) => colour.cyan,
+    },
+    { title: 'KIND', of: ({ kind }) => kebabCase(kind) },
+    {
+      title: 'STATE',
+      of: handlerState,
+      paint: (handler, colour) => paintState(handlerState(handler), colour),
+    },
+    { title: 'RUNNERS', of: ({ workers }) => workers, right: true },
+    { title: 'READY', of: ({ open }) => open.ready, right: true },
+    { title: 'RUNNING', of: ({ open }) => open.running, right: true },
+    {
+      title: 'WAITING',
+      of: ({ open: { ready, running, ...waiting } }) => Object.values(waiting).reduce((a, b) => a + b, 0),
+      right: true,
+    },
+    { title: 'EVENTS', of: ({ types }) => types?.join(', ') ?? 'all', cut: true },
+  ],
 })
 
-const run = defineCommand({
-  description: 'Shares the work with workers elsewhere. Use `rillflow run` to also run projections and subscriptions.',
-  options: workerOptions,
-  examples: ['rillflow workflows run --concurrency 32'],
-  async run({ out, open, config, options: { concurrency, name }, signal }) {
-    const { store } = await open({ logger: warningLogger(out), create: true })
-    const handlers = store.workflows.handlers.registered()
-    if (handlers.length === 0) throw new NothingRegistered({ what: 'handlers', path: (await config())?.path })
-    const runner = await store.start({ only: ['handlers', 'schedules'], concurrency, name })
-    out.note(`Running ${count(handlers.length, 'handler')}: ${handlers.join(', ')}. Press Ctrl-C to stop.`)
-    await new Promise<void>(resolve => onAbort(signal, resolve))
-    await runner.stop()
-  },
-})
+function handlerState({ pausedAt, retiredAt, isBackfilling }: HandlerDescription): string {
+  if (retiredAt !== undefined) return 'retired'
+  if (pausedAt !== undefined) return 'paused'
+  return isBackfilling ? 'catching up' : 'active'
+}
 
 export const workflows: Commands = defineVerbs({
   list: ['Show workflows, the newest first', list],
   show: ['Show the state of a workflow and its attempts', show],
   tree: ['Show the events and handlers of a workflow as a tree', tree],
-  watch: ['Show what handlers do, as it happens', watch],
+  watch: ['Show the activity of handlers as it happens', watch],
   publish: ['Publish an event that begins a workflow', publish],
   signal: ['Publish an event into a workflow', signal],
   cancel: ['Cancel a workflow', cancel],
   retry: ['Retry the dead letters of a workflow', retry],
   schedules: ['Show the schedules and when they run next', schedules],
-  workers: ['Show the running workers and the handlers', workers],
-  run: ['Run handlers until Ctrl-C', run],
+  handlers: ['Show the handlers and the executions that they still have', handlers],
 })
 
 async function loadStatus(store: Store, workflow: string): Promise<WorkflowStatus> {

@@ -18,16 +18,7 @@ import type { ConcurrencyShare } from './concurrency.ts'
 import type { Serves } from './row.ts'
 
 /** The kinds that `only` can name. */
-export type RunnableKind =
-  | 'projections'
-  | 'processors'
-  | 'subscriptions'
-  | 'snapshots'
-  | 'handlers'
-  | 'schedules'
-  | 'upkeep'
-
-const kinds: readonly RunnableKind[] = [
+export const runnableKinds = [
   'projections',
   'processors',
   'subscriptions',
@@ -35,7 +26,9 @@ const kinds: readonly RunnableKind[] = [
   'handlers',
   'schedules',
   'upkeep',
-]
+] as const
+
+export type RunnableKind = (typeof runnableKinds)[number]
 
 export interface Runnable {
   /** The kinds it runs: one that is asked for none of them is not started. */
@@ -151,10 +144,10 @@ export function wantedBy(only: Only | undefined, runnables: readonly Runnable[])
   const names = new Set<string>()
   for (const each of list) {
     if (typeof each === 'string') {
-      if (!kinds.includes(each)) {
-        const nearest = nearestName(each, kinds)
+      if (!runnableKinds.includes(each)) {
+        const nearest = nearestName(each, runnableKinds)
         refuse(
-          `cannot run ${describe(each)}. ${nearest === undefined ? `The kinds are ${kinds.join(', ')}.` : `Did you mean "${nearest}"?`}`,
+          `cannot run ${describe(each)}. ${nearest === undefined ? `The kinds are ${runnableKinds.join(', ')}.` : `Did you mean "${nearest}"?`}`,
         )
       }
       wholeKinds.add(each)

@@ -25,6 +25,7 @@ import type { Log } from '../../events/log.ts'
 import { RunnerNotFound } from '../errors.ts'
 import { consumerNames } from '../schema.ts'
 import { demote, isAlive, promote, type RunnerRole } from './row.ts'
+import { type Runnable, type RunnableKind, runnableKinds } from './runnable.ts'
 import { type Runner, type RunnerHooks, type RunnerOptions, type RunnerParts, startRunner } from './runner.ts'
 
 export interface RunnerDescription {
@@ -44,6 +45,8 @@ export interface RunnerDescription {
 
 /** The runners of all processes. */
 export interface Runners {
+  /** The names of the definitions that `start` would run in this process, by kind. */
+  registered(): Readonly<Record<RunnableKind, readonly string[]>>
   list(options?: PageOptions): Promise<Page<RunnerDescription>>
   /** Makes a runner active, by its name; the active one with a name becomes a standby. */
   promote(runner: Named): Promise<void>
@@ -64,6 +67,7 @@ export function openRunners(parts: RunnerParts & { readonly services: Services }
       return startRunner(services, parts, options, hooks)
     },
     runners: {
+      registered: () => registeredNames(parts.runnables),
       list: (options = {}) => listRunners(log, options),
       async promote(runner) {
         await promote(log, await knownName(log, nameOf(runner)))
@@ -75,6 +79,13 @@ export function openRunners(parts: RunnerParts & { readonly services: Services }
       },
     },
   }
+}
+
+function registeredNames(runnables: readonly Runnable[]): Readonly<Record<RunnableKind, readonly string[]>> {
+  const namesOf = (kind: RunnableKind): string[] => [
+    ...new Set(runnables.flatMap(each => (each.kinds.includes(kind) ? each.names(kind) : []))),
+  ]
+  return Object.fromEntries(runnableKinds.map(kind => [kind, namesOf(kind)])) as Record<RunnableKind, string[]>
 }
 
 interface ListedRow {

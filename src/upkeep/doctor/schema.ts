@@ -66,7 +66,7 @@ export function checkTables({ database, schema }: Log): Check[] {
           {
             level: 'error',
             message: `The oldest transaction id of the database has the age ${age}. At two billion the database refuses writes.`,
-            fix: 'Run: vacuum (freeze). Then look for the cause that kept vacuum from it: transactions.old, transactions.prepared, transactions.slots.',
+            fix: 'Run: vacuum (freeze). Then look for the cause in the checks transactions.old, transactions.prepared and transactions.slots.',
           },
         ]
       },

@@ -16,7 +16,7 @@ export function checkWorkflows(log: Log): Check[] {
           if (workers > 0 || count === 0) return []
           return {
             level: 'warning' as const,
-            message: `${count} executions wait for version ${version} of handler "${handler}", and no worker has its code.`,
+            message: `${count} executions wait for version ${version} of handler "${handler}", and no runner has its code.`,
             fix: 'Start a program that registers it (store.start(), or rillflow run), or cancel the workflows that wait for it: rillflow workflows cancel ID.',
           }
         })
@@ -29,8 +29,8 @@ export function checkWorkflows(log: Log): Check[] {
         const workers = await readLostWorkers(log)
         return workers.map(({ worker, executions }) => ({
           level: 'warning' as const,
-          message: `Worker ${worker} has sent no heartbeat for longer than its lease, and still has ${executions} executions.`,
-          fix: 'Start a program that runs handlers (store.start(), or rillflow run). Any worker takes the executions over.',
+          message: `Runner ${worker} has sent no heartbeat for longer than its lease, and still has ${executions} executions.`,
+          fix: 'Start a program that runs handlers (store.start(), or rillflow run). Any runner that has their handlers takes the executions over.',
         }))
       },
     },
@@ -42,7 +42,7 @@ export function checkWorkflows(log: Log): Check[] {
         return lanes.map(({ lane, executions }) => ({
           level: 'warning' as const,
           message: `Lane ${lane} is parked behind a dead letter, with ${executions} executions in it.`,
-          fix: 'Retry or resolve the dead letter. store.workflows.lanes({ isParked: true }) and rillflow dead-letters list show it.',
+          fix: 'Retry or resolve the dead letter. store.workflows.lanes.list({ isParked: true }) and rillflow dead-letters list show it.',
         }))
       },
     },

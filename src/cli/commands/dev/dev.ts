@@ -2,8 +2,8 @@
  * `rillflow dev`: everything for development in one process: it syncs the schema, runs the configuration, serves health and
  * metrics, and shows events and failures as they happen.
  *
- *     configuration, or shop.ts ──► open, synced ──► startAll (run.ts) ──► showLive: events, failures, a summary every 5 s
- *                                                └─► startHealth           introduction: commands to try in a second terminal
+ *     configuration, or shop.ts ──► open, synced ──► store.start() ──► showLive: events, failures, a summary every 5 s
+ *                                                └─► startHealth       introduction: commands to try in a second terminal
  *
  * With a configuration this runs in a child process, which is started again whenever code in its folder changes: `restart.ts`.
  *
@@ -29,15 +29,15 @@ import {
   type Address,
   healthOptions,
   parseAddress,
+  runnerOptions,
   runUntilAborted,
   startHealth,
-  startRunner,
   type Work,
   workOf,
+  workText,
 } from '../run.ts'
-import { createSnapshotters } from '../snapshots.ts'
 import { readStatus, type Status } from '../status.ts'
-import { activityLine, workerOptions } from '../workflows.ts'
+import { activityLine } from '../workflows.ts'
 import { restartOnChange } from './restart.ts'
 
 export const dev: Command = defineCommand({
@@ -45,8 +45,8 @@ export const dev: Command = defineCommand({
     'Brings the schema up to date, runs everything in the configuration, and shows events, failures and a summary as they happen; with --json as NDJSON. It starts again when the configuration or other code in its folder changes. Without a configuration it runs a small shop in the schema "shop": orders are placed, charged, checked and shipped, and a few fail.',
   options: {
     memory: { kind: 'flag', summary: 'Use an embedded store in memory: each start begins with an empty store' },
+    ...runnerOptions,
     ...healthOptions,
-    concurrency: workerOptions.concurrency,
   },
   examples: [
     'rillflow dev',
@@ -63,17 +63,18 @@ export const dev: Command = defineCommand({
     // Warnings are left out, because failures are in the live view.
     const logger = { ...warningLogger(out), warn() {} }
     const { shopConfig } = await import('./shop.ts')
-    const opened = await open({ defaultConfig: shopConfig, create: true, migrate: true, logger })
+    const opened = await open({ defaultConfig: shopConfig, create: true, migrate: true, logger, purpose: 'run' })
     if (signal.aborted) return 0
     const { store, where } = opened
-    const work = await workOf(opened, createSnapshotters(store, opened.config))
+    const { only, concurrency } = options
+    const work = workOf(store, only)
     const { url } = await startHealthSomewhere(store, address, out)
     const after = (await store.events.settled()).settled
-    const running = await startRunner(store, { concurrency: options.concurrency })
-    out.line({ ready: { url, where, schema: store.schema.name, running: work.summary } }, style =>
+    const runner = await store.start({ only: only.length === 0 ? undefined : only, concurrency })
+    out.line({ ready: { url, where, schema: store.schema.name, running: work } }, style =>
       introduction(style, { opened, work, url, isShop }),
     )
-    await Promise.all([runUntilAborted(running, signal), showLive(opened, after, { out, signal })])
+    await Promise.all([runUntilAborted(runner, signal), showLive(opened, after, { out, signal })])
     if (!isToStartAgain(signal)) out.note(style => conclusion(style, opened))
     return 0
   },
@@ -145,7 +146,7 @@ function introduction(
 ): string {
   const { bold, cyan, dim } = style.colour
   const { store, where, isInMemory } = opened
-  const summary = work.summary.length === 0 ? 'nothing: the configuration is empty' : work.summary.join(', ')
+  const summary = workText(work) || 'nothing, because the configuration has nothing to run'
   return [
     '',
     `${bold(isShop ? 'The shop' : 'Your store')} is open: ${where}, schema ${store.schema.name}. Press Ctrl-C to stop.`,
