@@ -177,6 +177,9 @@ export function assemble<M extends EventMap>(
       if (storesDefinitions && definitions.some(({ kind }) => isWorkflowKind(kind)))
         activated.push(workflows.workflows.sync())
       await Promise.all(activated)
+      if (!storesDefinitions) return
+      await consumers.store()
+      await subscriptions.store()
     },
     aggregates: aggregates.repository,
     snapshots: aggregates.snapshots,

@@ -122,9 +122,9 @@ test('a function decides after every failure, and sets the limit itself', async 
     defineHandler('pay', {
       on: 'OrderPlaced',
       backoff: { baseMs: 1 },
-      onFailure: ({ error, attempts }) => {
-        asked.push(`${(error as Error).message} ${attempts}`)
-        return attempts < 5 ? 'retry' : 'skip'
+      onFailure: ({ error, attempt }) => {
+        asked.push(`${(error as Error).message} ${attempt}`)
+        return attempt < 5 ? 'retry' : 'skip'
       },
       run: fails,
     }),
