@@ -143,7 +143,7 @@ export function assemble<M extends EventMap>(
     const left = (): number => Math.max(0, until - performance.now())
     await servers.close()
     // Running work is cut off a little before the end: a runner releases its leases after that.
-    await settledWithin(services.close({ timeoutMs: closeMs * 0.8 }), left())
+    await settledWithin(services.close({ timeoutMs: closeMs - Math.min(5_000, closeMs / 2) }), left())
     workflows.close()
     await settledWithin(upkeep.stop(), left())
     watch.close(new StoreClosed({}))
@@ -177,6 +177,9 @@ export function assemble<M extends EventMap>(
       if (storesDefinitions && definitions.some(({ kind }) => isWorkflowKind(kind)))
         activated.push(workflows.workflows.sync())
       await Promise.all(activated)
+      if (!storesDefinitions) return
+      await consumers.store()
+      await subscriptions.store()
     },
     aggregates: aggregates.repository,
     snapshots: aggregates.snapshots,

@@ -26,7 +26,7 @@ export interface Config<M extends EventMap = UntypedEvents>
   readonly register?: ((store: Store<M>) => Awaitable<void>) | undefined
 }
 
-/** Returns what it is given: it is there for its types, and refuses an option that does not exist. */
+/** Returns its argument, with its type, and refuses an option that does not exist. */
 export function defineConfig<M extends EventMap = UntypedEvents>(config: Config<M>): Config<M> {
   refuseUnknownOptions('defineConfig', config, storeOptionNames)
   return config

@@ -1,5 +1,5 @@
 /**
- * `rillflow`: opening a store, the definitions, and the names that nearly every program needs. At most 140 names.
+ * `rillflow`: opening a store, the definitions, and the names that almost every program needs. At most 140.
  *
  * All conditions are in `rillflow/query`, all operations of patches in `rillflow/patch`, all errors in `rillflow/errors`.
  * A type is here if programs write it down: in the parameters of their own functions, or in what these return.

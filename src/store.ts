@@ -274,7 +274,7 @@ export type StoreDefinition<M extends EventMap = UntypedEvents> =
 type PlainOptions = Omit<StoreOptions<EventMap>, 'events' | 'register' | 'handlers' | 'joins' | 'undos' | 'schedules'>
 
 const emptyUrl =
-  'The option "url" is given, but it is empty: is the environment variable set? To fall back to an embedded store, also give its "folder", or "memory: true".'
+  'The option "url" is given, but it is empty: is the environment variable set? To fall back to an embedded store, also give its "folder" or "memory: true".'
 
 async function openDatabase(options: PlainOptions): Promise<Database> {
   const { folder, pool } = options

@@ -71,6 +71,10 @@ async function showConflict(): Promise<void> {
   say('An aggregate decides on the state of its stream:')
   const refused = await store.handle(Order, counter, { type: 'Ship', carrier: 'Turtle' }).catch((error: Error) => error)
   say(`  refused: ${(refused as Error).message}`)
+  const { state } = await store.decide(Order, counter, order =>
+    order.status === 'shipped' ? [] : { type: 'OrderShipped', data: { carrier: 'Turtle' } },
+  )
+  say(`  decided on the spot: it is ${state.status} already`)
 }
 
 async function showRepeat(): Promise<void> {

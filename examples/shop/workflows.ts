@@ -5,7 +5,7 @@ import { gateway, mail } from './world.ts'
 
 /** Returns the money of a charge whose workflow is cancelled with `compensate`. */
 export const refund = defineUndo('refund', {
-  run: (data: { cents: number }, step) => gateway.refund(data.cents, step.isKnown ? step.result : 'an unknown charge'),
+  run: (data: { cents: number }, step) => gateway.refund(data, step.result),
 })
 
 export const charge = defineHandler('charge', {
@@ -43,7 +43,7 @@ export const ship = defineJoin('ship', {
 export const mailer = defineSubscription('mailer', {
   events,
   types: ['OrderShipped'],
-  run: event => mail(event.stream),
+  run: event => mail(event),
 })
 
 export const nightly = defineSchedule('nightly-report', {

@@ -17,11 +17,12 @@ export const gateway = {
     charged.set(idempotencyKey, `receipt-${charged.size + 1}: ${(cents / 100).toFixed(2)}`)
     return charged.get(idempotencyKey)!
   },
-  async refund(cents: number, receipt: unknown): Promise<void> {
-    say(`          ${(cents / 100).toFixed(2)} go back for ${String(receipt)}`)
+  /** The receipt is undefined if it is not known whether the charge succeeded. */
+  async refund({ cents }: { cents: number }, receipt: unknown): Promise<void> {
+    say(`          ${(cents / 100).toFixed(2)} go back for ${receipt ?? 'a charge that may not have succeeded'}`)
   },
 }
 
-export async function mail(stream: string): Promise<void> {
-  say(`          a mail: ${stream} is on its way`)
+export async function mail({ stream, data }: { stream: string; data: { carrier: string } }): Promise<void> {
+  say(`          a mail: ${stream} is on its way with ${data.carrier}`)
 }

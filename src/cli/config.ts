@@ -46,7 +46,8 @@ export function withLocation(
   if (location.url !== undefined) return { url: location.url, schema }
   if (location.folder !== undefined) return { folder: location.folder, schema }
   const { url, pool, folder, memory } = config
-  return { url, pool, folder, memory, schema }
+  // A url that is given but empty is an error of the store, so whether it is given is kept.
+  return { ...('url' in config ? { url } : {}), pool, folder, memory, schema }
 }
 
 /** Undefined if there is no file. A path that the line gives is returned even if no file is there. */

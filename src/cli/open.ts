@@ -151,8 +151,8 @@ function withoutDefinitions(config: Config): object {
 function describeLocation({ url, pool, folder, memory }: StoreLocation, tenancy: Tenancy | undefined): string {
   if (typeof tenancy === 'object') return `the servers of ${withoutPassword(tenancy.directory)}`
   if (pool !== undefined) return 'the pool of the configuration'
-  if (memory === true) return 'memory'
-  return url === undefined ? (folder ?? './.rillflow') : withoutPassword(url)
+  if (url !== undefined && url !== '') return withoutPassword(url)
+  return memory === true ? 'memory' : (folder ?? './.rillflow')
 }
 
 function withoutPassword(url: string): string {

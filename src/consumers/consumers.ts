@@ -114,7 +114,8 @@ export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; r
     },
     list: () => [...registered.values()],
     async store() {
-      for (const consumer of registered.values()) await ensureConsumer(parts.log, consumer)
+      for (const consumer of registered.values())
+        if (consumer.from !== 'start') await ensureConsumer(parts.log, consumer)
     },
     onChange(listener) {
       listeners.add(listener)

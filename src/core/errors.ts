@@ -88,7 +88,7 @@ export const TimedOut: ErrorKind<'timed_out', { what: string; timeoutMs: number;
   defineError(
     'timed_out',
     d =>
-      `${d.what} did not happen within ${d.timeoutMs} ms. ${d.missing ?? 'Raise timeoutMs, or look for what delays it.'}`,
+      `${d.what} did not happen within ${d.timeoutMs} ms. ${d.missing ?? 'Raise timeoutMs, or look for the cause of the delay.'}`,
     { retryable: true },
   )
 export const Overloaded: ErrorKind<'overloaded', { queue: string; limit: number }> = defineError(

@@ -110,3 +110,13 @@ function kindOf(value: unknown): string {
 export function newId(category: string, ids: Ids): string {
   return checkName('Stream', `${checkName('Category', category)}-${ids.next()}`)
 }
+
+/** A word of the database as TypeScript has it: `max_retries` is `maxRetries`. */
+export function camelCase(word: string): string {
+  return word.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}
+
+/** A word of TypeScript as the database has it: `maxRetries` is `max_retries`. */
+export function snakeCase(word: string): string {
+  return word.replaceAll(/[A-Z]/g, letter => `_${letter.toLowerCase()}`)
+}

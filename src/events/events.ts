@@ -176,8 +176,9 @@ async function whatIsMissing(log: Log, position: number): Promise<string> {
   if (head < position) return `The log ends at ${head}: nothing has been appended at that position yet.`
   const [holder] = await heldBackBy(log)
   if (holder === undefined) return `The log is settled up to ${settled}.`
-  const by = holder.pid === undefined ? `prepared transaction ${holder.gid}` : `backend ${holder.pid}`
-  return `The log is settled up to ${settled}, because the transaction of ${by} has appended and is still open.`
+  const open =
+    holder.pid === undefined ? `prepared transaction ${holder.gid}` : `the transaction of backend ${holder.pid}`
+  return `The log is settled up to ${settled}, because ${open} has appended and is still open.`
 }
 
 function listOf<T>(one: T | readonly T[]): readonly T[] {

@@ -9,6 +9,8 @@ import { isRillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import { refuseUnknownOptions } from '../core/options.ts'
 import { type Backoff, delay } from '../core/retry.ts'
+import type { Executor } from '../database/database.ts'
+import type { AnyTransaction } from '../database/transaction.ts'
 import type { EventMap, EventsAccepted, NewEvent, UntypedEvents } from '../events/definition.ts'
 import { IdempotencyConflict, IdempotencyMismatch } from '../events/errors.ts'
 import { rereadable } from '../events/read/read.ts'
@@ -25,8 +27,8 @@ import {
   saveOptionNames,
 } from './session.ts'
 
-export interface HandleSessionOptions extends Omit<SaveOptions, 'tx'> {
-  /** How often it is done again after a conflict with another writer. Default 3. */
+export interface HandleSessionOptions extends SaveOptions {
+  /** How often it is done again after a conflict with another writer. Default 3; none inside a transaction of yours, which has failed then. */
   retries?: number | undefined
 }
 
@@ -100,7 +102,7 @@ async function decideOn(
   const { value, saved } = await handleWork(
     parts,
     async session => {
-      const loaded = (await session.fetchForWriting(aggregate, id)) as unknown as Deciding
+      const loaded = (await session.fetchForWriting(aggregate, id, { tx: options.tx })) as unknown as Deciding
       return { loaded, events: decide(loaded) }
     },
     options,
@@ -108,7 +110,7 @@ async function decideOn(
   if (value !== undefined) return { state: value.loaded.state, events: saved.repeated ? [] : value.events, saved }
   if (saved.streams.length > 0 && saved.streams.every(({ stream }) => stream !== id))
     throw new IdempotencyMismatch({ key: options.idempotencyKey! })
-  const { state } = await loadState(parts, aggregate, checkStream(aggregate, id), parts.log.database)
+  const { state } = await loadState(parts, aggregate, checkStream(aggregate, id), executorFor(parts, options.tx))
   return { state, events: [], saved }
 }
 
@@ -119,6 +121,7 @@ async function handleWork<T>(
 ): Promise<HandledSession<T>> {
   refuseUnknownOptions('store.handle', given, [...saveOptionNames, 'retries'])
   const { retries = 3, ...options } = given
+  const mostRetries = options.tx === undefined ? retries : 0
   const { headers, correlationId, causationId, userId }: SessionOptions = options
   const earlier = await earlierOutcome(parts, options)
   if (earlier !== undefined) return { value: undefined, saved: savedOf(earlier) }
@@ -128,7 +131,7 @@ async function handleWork<T>(
     try {
       return { value, saved: await session.save(options) }
     } catch (error) {
-      if (attempt > retries || !isOvertaken(error)) throw error
+      if (attempt > mostRetries || !isOvertaken(error)) throw error
     }
     await sleep(delay(backoff, attempt), { clock: parts.log.clock, signal: options.signal })
   }
@@ -136,14 +139,19 @@ async function handleWork<T>(
 
 /** Looked up first: the state after the first call would refuse a second one. */
 async function earlierOutcome(
-  { log }: SessionParts,
-  { idempotencyKey: key, onRepeat }: HandleSessionOptions,
+  parts: SessionParts,
+  { idempotencyKey: key, onRepeat, tx }: HandleSessionOptions,
 ): Promise<Sent | undefined> {
   if (key === undefined) return undefined
   checkName('Idempotency key', key)
-  const earlier = await rereadable(log.database, log, () => outcomeOfKey(log.database, log, key))
+  const executor = executorFor(parts, tx)
+  const earlier = await rereadable(executor, parts.log, () => outcomeOfKey(executor, parts.log, key))
   if (earlier !== undefined && onRepeat === 'error') throw new IdempotencyConflict({ key })
   return earlier
+}
+
+function executorFor({ log, executorOf }: SessionParts, tx: AnyTransaction | undefined): Executor {
+  return tx === undefined ? log.database : executorOf(tx)
 }
 
 const backoff: Backoff = { baseMs: 2, factor: 2, maxMs: 100, jitter: 0.5 }

@@ -51,7 +51,7 @@ import { type Administration, openAdministration } from './administration.ts'
 import { startCallback } from './callback.ts'
 import type { Delivery } from './delivery.ts'
 import type { SubscriptionParts } from './group.ts'
-import { storeGroup } from './groups.ts'
+import { storedGroups, storeGroup } from './groups.ts'
 import { iterate, type SubscriptionIteration } from './iterate.ts'
 import { type CreateOptions, type SubscribeOptions, subscriptionOptions } from './options.ts'
 import { subscriptionNames } from './schema.ts'
@@ -79,7 +79,7 @@ export interface OpenSubscriptions<M extends EventMap> {
   readonly subscriptions: Subscriptions<M>
   /** Makes a definition known to this store. One with `run` runs in its runners. */
   register(definition: Subscription): void
-  /** Stores the group of each registered subscription that has none: 'now' is from then on. */
+  /** Stores the groups of registered subscriptions that do not begin at the start and have none: 'now' is from then on. */
   store(): Promise<void>
   /** For the runners of the store. */
   readonly runnable: Runnable
@@ -155,7 +155,11 @@ export function openSubscriptions<M extends EventMap>(
       for (const listener of listeners) listener(definition)
     },
     async store() {
-      for (const { options } of registered.values()) if (options.durable) await storeGroup(log, options)
+      for (const { options } of registered.values()) {
+        if (!options.durable || options.from === 'start') continue
+        const stored = await storedGroups(log, log.database, options.name)
+        if (!stored.some(row => row.group === options.group)) await storeGroup(log, options)
+      }
     },
     runnable,
   }

@@ -6,10 +6,10 @@
  *       await store.consumers.waitFor(orders, …)      the work of runners is recorded until the function ends
  *     })
  *
- * What the function itself does is known by its asynchronous context. What follows from it, a projection or a handler,
- * runs elsewhere and is known by the correlation ids of the events, which are collected as the events are written. So
- * the trace has also what other code does with the same events at the same time; other events of the same batch are not
- * in it. Schedules that this process runs during the trace are recorded as well.
+ * The actions of the function itself are known by its asynchronous context. Work that follows from them, in a
+ * projection or a handler, runs elsewhere and is known by the correlation ids of the events, which are collected as the
+ * events are written. So the trace also has the work of other code on the same events at the same time; other events of
+ * the same batch are not in it. Schedules that this process runs during the trace are recorded as well.
  *
  * Without a trace nothing is subscribed and contexts are not followed, which would make every promise slower.
  */

@@ -59,9 +59,10 @@ export type FailureEnd = 'deadLetter' | 'skip' | 'stop' | 'park'
 
 /** One failed attempt. */
 export interface HandlerFailure<Event = RecordedEvent> {
+  readonly handler: string
   readonly error: unknown
-  /** How often it was tried by now; a retry of its dead letter counts anew. */
-  readonly attempts: number
+  /** How often it has been tried by now, from 1; a retry of its dead letter counts anew. */
+  readonly attempt: number
   /** Undefined if it is no longer in the log. */
   readonly event: Event | undefined
 }

@@ -95,6 +95,9 @@ test('a command with an idempotency key is decided once, and repeats return the 
   await expect(
     orders.handle('order-1', { type: 'Pay' }, { idempotencyKey: 'ship-1', onRepeat: 'error' }),
   ).rejects.toMatchObject({ code: 'idempotency_conflict' })
+  await expect(orders.handle('order-2', { type: 'Pay' }, { idempotencyKey: 'ship-1' })).rejects.toMatchObject({
+    code: 'idempotency_mismatch',
+  })
 })
 
 test('load returns the state at a version, and at a time', async () => {

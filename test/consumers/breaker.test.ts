@@ -57,7 +57,7 @@ test('AB-11: half open, it lets through at most as many calls as trials at once'
   const trials = [breaker.run(() => answer.promise), breaker.run(() => answer.promise)]
   const third = await works(breaker)
 
-  expect(breaker.state()).toBe('half-open')
+  expect(breaker.state()).toBe('halfOpen')
   expect(third.error).toMatchObject({ code: 'circuit_open', retryInMs: 0 })
   answer.resolve('sent')
   expect(await Promise.all(trials)).toEqual(['sent', 'sent'])
@@ -73,7 +73,7 @@ test('AB-11: half open, as many successes as trials close it, also those of asyn
   const between = breaker.state()
   await outcome(breaker.run(() => 'sent at once'))
 
-  expect(between).toBe('half-open')
+  expect(between).toBe('halfOpen')
   expect(breaker.state()).toBe('closed')
 })
 
@@ -119,7 +119,7 @@ test('a call from before it opened is not a trial, whatever its outcome', async 
   await working
   await failing
 
-  expect(breaker.state()).toBe('half-open')
+  expect(breaker.state()).toBe('halfOpen')
 })
 
 test('a clock that is set back does not keep it open longer', async () => {
@@ -131,7 +131,7 @@ test('a clock that is set back does not keep it open longer', async () => {
   await clock.advance(100)
 
   expect(afterwards).toBe(100)
-  expect(breaker.state()).toBe('half-open')
+  expect(breaker.state()).toBe('halfOpen')
 })
 
 test('options that could never open or close it are refused', () => {

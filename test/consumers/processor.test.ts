@@ -377,9 +377,9 @@ test('AB-08: invalid definitions are refused when they are made', async () => {
 test('a position beyond the head of the log is refused as a beginning', async () => {
   const { store } = await openShop()
   const processor = defineProcessor('mailer', { events, on: { OrderPlaced: () => {} }, from: 8 })
-  await store.register(processor)
   await store.events.append('order-1', placed())
 
+  await expect(store.register(processor)).rejects.toMatchObject({ code: 'invalid_option', option: 'from' })
   await expect(store.consumers.runOnce(processor)).rejects.toMatchObject({ code: 'invalid_option', option: 'from' })
   await expect(store.consumers.reset(processor, 8)).rejects.toMatchObject({ code: 'invalid_option' })
 })

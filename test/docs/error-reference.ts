@@ -1,5 +1,6 @@
 /** The reference of all errors as Markdown, generated from their declarations. */
 import { readdirSync, readFileSync } from 'node:fs'
+import { inspect } from 'node:util'
 import type { RillflowError } from '../../src/core/errors.ts'
 
 const folder = new URL('../../src/', import.meta.url)
@@ -33,7 +34,7 @@ function describe(kind: Kind, type: string): string {
   const optional = [...type.matchAll(/(\w+)\?:/g)].map(([, field]) => field!)
   const error = new kind(placeholders(optional))
   const note = error.retryable ? ' · can be tried again' : ''
-  return `### ${error.code}\n\n\`${kind.name}\`${note}\n\n> ${error.message}`
+  return `### ${error.code}\n\n\`${kind.name}\`${note}\n\n> ${error.message.replaceAll(/\s*\n\s*/g, ' ')}`
 }
 
 /** Data that prints as the names of its fields, however a message uses it; optional fields are missing. */
@@ -53,16 +54,17 @@ function placeholder(field: string): object {
     join: () => text,
     slice: () => self,
     map: () => self,
+    [inspect.custom]: () => text,
   }
   return self
 }
 
 const intro = `# Errors
 
-What the store throws has a stable \`code\`, the data that its message names as fields, and says whether the same call can succeed
-when it is simply tried again (\`retryable\`). Branch on the code, with \`isRillflowError(error, 'version_conflict')\` or with
-\`error instanceof VersionConflict\`, never on the message: it is for people, and says what to try. Where a message depends on
+Every error of the store has a stable \`code\` and the data of its message as fields, and says whether the same call can succeed
+when it is tried again (\`retryable\`). Branch on the code, with \`isRillflowError(error, 'version_conflict')\` or with
+\`error instanceof VersionConflict\`, never on the message: it is for people, and says how to continue. Where a message depends on
 the data, one of its forms is shown.
 
-This page is generated from the \`errors.ts\` of each folder. What to do when something is wrong in production:
+This page is generated from the \`errors.ts\` of each folder. For problems in production, see
 [troubleshooting](../operations/troubleshooting.md).`

@@ -122,7 +122,7 @@ test('a collection and a projection of one name are refused, whichever comes fir
   await expect(two.store.register({ ...orders, name: 'orders@2' })).rejects.toThrow(/has the name of a collection/)
 })
 
-test('what has no documents, or no rows, says so', async () => {
+test('a projection without documents, or without rows, says so', async () => {
   const { store } = await openShop()
 
   expect(() => store.documents(totals() as never)).toThrow(/has no documents to read/)

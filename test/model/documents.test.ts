@@ -159,7 +159,7 @@ function asked(collection: Documents<Doc>, { spec, orders }: { spec: Spec; order
   return query
 }
 
-test('every query returns what plain JavaScript returns, with and without indexes', async () => {
+test('every query returns the same as plain JavaScript, with and without indexes', async () => {
   const { store, query: run } = await openShop()
   const collections = [
     store.documents<Doc>('plain', { gin: false }),

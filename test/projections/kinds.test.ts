@@ -154,7 +154,7 @@ test('two projections cannot write the same table', async () => {
   expect((await store.consumers.list()).items.map(each => each.name)).toEqual(['order-totals'])
 })
 
-test('what cannot be a projection is refused when it is defined', () => {
+test('an invalid projection is refused when it is defined', () => {
   const on = { OrderPlaced: () => undefined }
   const long = 'x'.repeat(60)
 

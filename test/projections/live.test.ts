@@ -63,12 +63,12 @@ test('documents that are folded when they are read are read by id only', async (
   await expect(live.count()).rejects.toThrow(/read by id only/)
 })
 
-test('what a projection cannot be is refused', async () => {
+test('a lifecycle that a projection cannot have is refused', async () => {
   const { store } = await openShop()
 
   const refused: Record<string, [Projection, RegExp]> = {
     'a projection in SQL that is live': [{ ...totals(), lifecycle: 'live' }, /is the fold of one stream/],
-    'a lifecycle that there is not': [{ ...totals(), lifecycle: 'daily' as never }, /has the lifecycle "daily"/],
+    'a lifecycle that does not exist': [{ ...totals(), lifecycle: 'daily' as never }, /has the lifecycle "daily"/],
     'a live one with a filter': [{ ...order, filter: { categories: ['order'] } }, /cannot be live: it has a filter/],
   }
   for (const [what, [projection, message]] of Object.entries(refused))

@@ -225,7 +225,7 @@ test('columns are selected, and rows grouped', async () => {
   expect(byTime.map(each => each.spent).sort()).toEqual(['0.1', '0.5', '0.7', '1.2'])
 })
 
-test('a column that there is not is refused by its name, and so is what rows do not have', async () => {
+test('a column that does not exist is refused by its name, and so are fields that rows do not have', async () => {
   const { store } = await openSales()
   const rows = store.rows(sales) as never as ReturnType<typeof store.rows<Record<string, Record<string, string>>>>
 

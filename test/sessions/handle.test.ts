@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { defineAggregate } from '../../src/aggregates/aggregate.ts'
 import { Order, orderDecider } from '../aggregates/orders.ts'
 import { ada, type Customer } from '../documents/customers.ts'
-import { openShop, paid, placed } from '../support/shop.ts'
+import { openShop, outcome, paid, placed, shipped } from '../support/shop.ts'
 
 test('a command is decided on the current state, and saved', async () => {
   const { store } = await openShop()
@@ -73,6 +73,28 @@ test('a command with a key is carried out once, whatever it would decide now', a
   expect(again.saved.streams[0]).toMatchObject({ version: 2, position: first.saved.position })
   const refused = store.handle(Order, 'order-1', { type: 'Pay' }, { idempotencyKey: 'pay-1', onRepeat: 'error' })
   await expect(refused).rejects.toMatchObject({ code: 'idempotency_conflict' })
+  const other = store.handle(Order, 'order-2', { type: 'Pay' }, { idempotencyKey: 'pay-1' })
+  await expect(other).rejects.toMatchObject({ code: 'idempotency_mismatch', key: 'pay-1' })
+})
+
+test('a command inside a transaction is saved with it, and gone if it is rolled back', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', placed(2))
+
+  const inside = await store.transaction(async tx => {
+    const { state } = await store.handle(Order, 'order-1', { type: 'Pay' }, { tx, idempotencyKey: 'pay-1' })
+    return state
+  })
+  const undone = outcome(
+    store.transaction(async tx => {
+      await store.decide(Order, 'order-1', () => shipped(), { tx })
+      throw new Error('no van')
+    }),
+  )
+
+  expect((await undone).error).toMatchObject({ message: 'no van' })
+  expect(inside).toMatchObject({ status: 'paid' })
+  expect((await store.events.read('order-1').toArray()).map(event => event.type)).toEqual(['OrderPlaced', 'OrderPaid'])
 })
 
 test('a decision can be made on the spot, and is decided anew after a conflict', async () => {
@@ -102,7 +124,7 @@ test('an aggregate without a decision takes no commands, and says what to do', a
   expect((await store.aggregates(Folded).fetchLatest('order-1'))?.total).toBe(1)
 })
 
-test('new ids say what they are of and sort by time', async () => {
+test('new ids begin with their category and sort by time', async () => {
   const { store } = await openShop()
   const ids = Array.from({ length: 50 }, () => store.newId(Order))
 

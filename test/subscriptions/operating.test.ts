@@ -106,6 +106,9 @@ test('the status of a subscription names each group with its lag', async () => {
     { group: 'late', lag: 3, checkpoint: 0, partitions: [{ owner: undefined }] },
   ])
   expect(JSON.parse(JSON.stringify(groups))).toMatchObject([{ lag: 0 }, { lag: 3 }])
+  const { items, next } = await store.subscriptions.groups('mailer', { limit: 1 })
+  expect(items).toMatchObject([{ group: 'busy' }])
+  expect(await store.subscriptions.groups('mailer', { after: next })).toMatchObject({ items: [{ group: 'late' }] })
   await deliveries.return!()
 })
 

@@ -110,6 +110,18 @@ test('projections registered as inline for all tenants are inline in a tenant fr
   expect((await store.tenant('acme').documents(orderTotals).get('order-1'))?.data).toEqual({ total: 7 })
 })
 
+test('tenants are listed by name, in pages', async () => {
+  const store = await openTenantStore()
+  for (const tenant of ['globex', 'acme', 'initech']) await store.tenants.ensure(tenant)
+
+  const first = await store.tenants.list({ limit: 2 })
+  const rest = await store.tenants.list({ limit: 2, after: first.next })
+
+  expect([first, rest].map(({ items }) => items.map(({ tenant }) => tenant))).toEqual([['acme', 'globex'], ['initech']])
+  expect(rest.next).toBeUndefined()
+  expect((await store.tenants.servers()).items).toEqual(['default'])
+})
+
 test('a tenant created by many concurrent calls is created once', async () => {
   const store = await openTenantStore()
 

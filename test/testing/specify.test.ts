@@ -59,7 +59,7 @@ describe('an aggregate', () => {
     expect(failing.error).toThrow(/but got\n {2}Error: pay first/)
   })
 
-  test('only what an expected event names is compared', () => {
+  test('only the fields of an expected event are compared', () => {
     const { given: tagged } = specify(
       defineAggregate('order', {
         ...orderDecider,

@@ -119,7 +119,7 @@ defineHandler('place', {
   events,
   on: 'OrderPlaced',
   ordered: event => event.data.items[0] ?? '',
-  onFailure: ({ event, attempts }) => (attempts < 3 && event?.data.items.length === 1 ? 'retry' : 'park'),
+  onFailure: ({ event, attempt }) => (attempt < 3 && event?.data.items.length === 1 ? 'retry' : 'park'),
   onDeadLetter: ({ reason, event }, ctx) => ctx.emit('OrderRefused', { why: `${reason} of ${event.data.items}` }),
   run,
 })

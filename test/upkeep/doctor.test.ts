@@ -34,7 +34,7 @@ test('a healthy store is reported as healthy, with the list of checks', async ()
     else expect(check).toBe('server.durability')
 })
 
-test('it reports what the embedded database may lose, and what a server may', async () => {
+test('it reports which data the embedded database may lose, and a server', async () => {
   const shop = await openShop()
   if (onServer) {
     const settings = await shop.query<{ name: string }>(`select name from pg_settings

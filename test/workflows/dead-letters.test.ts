@@ -141,7 +141,7 @@ test('SB-24: a dead letter that fails again is the same, open, with the attempts
   await until(id, 'open')
 
   const deadLetter = await store.deadLetters.show('pay', id)
-  expect(deadLetter).toMatchObject({ state: 'open', reason: 'max_retries', retryAt: undefined })
+  expect(deadLetter).toMatchObject({ state: 'open', reason: 'maxRetries', retryAt: undefined })
   expect(deadLetter.errors.map(error => error.message)).toEqual(Array.from({ length: 6 }, () => 'no money for 1'))
   expect(await flows.get('order-1').status()).toMatchObject({ state: 'failed', deadLetters: 1, pending: 0 })
   expect(await query('select failures from ~dead_letters')).toEqual([{ failures: 3 }])

@@ -29,7 +29,7 @@ test('a definition is a frozen value that knows its kind and its name, and no st
   expect(defined.every(each => Object.isFrozen(each))).toBe(true)
 })
 
-test('handlers that a store is opened with get what is appended from then on, also when a worker starts later', async () => {
+test('handlers that a store is opened with get the events from then on, also when a worker starts later', async () => {
   const seen: number[] = []
   const pay = defineHandler('pay', {
     events: shopEvents,
@@ -122,9 +122,9 @@ test('a function decides after every failure, and sets the limit itself', async 
     defineHandler('pay', {
       on: 'OrderPlaced',
       backoff: { baseMs: 1 },
-      onFailure: ({ error, attempts }) => {
-        asked.push(`${(error as Error).message} ${attempts}`)
-        return attempts < 5 ? 'retry' : 'skip'
+      onFailure: ({ error, attempt }) => {
+        asked.push(`${(error as Error).message} ${attempt}`)
+        return attempt < 5 ? 'retry' : 'skip'
       },
       run: fails,
     }),
@@ -174,7 +174,7 @@ test('a publish that is repeated with its key finds the same workflow, and with 
   expect(other.error).toMatchObject({ code: 'idempotency_mismatch', key: 'click-1' })
 })
 
-test('a wait that takes too long says what it waited for', async () => {
+test('a wait that takes too long names the thing it waited for', async () => {
   const { store } = await openShop()
   await store.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
@@ -183,7 +183,7 @@ test('a wait that takes too long says what it waited for', async () => {
 
   expect(error).toMatchObject({
     code: 'timed_out',
-    message: expect.stringContaining('is a runner with handlers started?'),
+    message: expect.stringContaining('Start a runner with its handlers'),
   })
 })
 

@@ -47,12 +47,12 @@ test('SB-19: a dead letter has the true reason', async () => {
   const retries = { retries: 2, backoff: { baseMs: 1 } }
   const paid = emit('OrderPaid', { method: 'card' as const })
   flows.register(defineHandler('failed', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: fails }))
-  flows.register(defineHandler('max_retries', { events: shopEvents, on: 'OrderPlaced', ...retries, run: fails }))
+  flows.register(defineHandler('maxRetries', { events: shopEvents, on: 'OrderPlaced', ...retries, run: fails }))
   flows.register(
     defineHandler('timeout', { on: 'OrderPlaced', ...retries, timeoutMs: 20, run: () => new Promise<never>(() => {}) }),
   )
   flows.register(
-    defineHandler('non_retryable', {
+    defineHandler('nonRetryable', {
       on: 'OrderPlaced',
       ...retries,
       run: () => {
@@ -61,17 +61,17 @@ test('SB-19: a dead letter has the true reason', async () => {
     }),
   )
   flows.register(
-    defineHandler('invalid_result', { on: 'OrderPlaced', ...retries, run: () => ({ paid: true }) as never }),
+    defineHandler('invalidResult', { on: 'OrderPlaced', ...retries, run: () => ({ paid: true }) as never }),
   )
   flows.register(
-    defineHandler('invalid_emission', {
+    defineHandler('invalidEmission', {
       events: shopEvents,
       on: 'OrderPlaced',
       ...retries,
       run: (_, { emit }) => emit('OrderPaid', { method: 1n as never }),
     }),
   )
-  flows.register(defineHandler('too_many_emitted', { on: 'OrderPlaced', ...retries, run: () => [paid, paid, paid] }))
+  flows.register(defineHandler('tooManyEmitted', { on: 'OrderPlaced', ...retries, run: () => [paid, paid, paid] }))
   flows.register(
     defineHandler('hops', {
       events: shopEvents,
@@ -88,7 +88,7 @@ test('SB-19: a dead letter has the true reason', async () => {
   const deadLetters = (await store.deadLetters.list()).items
   expect(deadLetters).toHaveLength(8)
   for (const { handler, reason, attempts } of deadLetters)
-    expect([reason, attempts]).toEqual([handler, ['max_retries', 'timeout'].includes(handler!) ? 3 : 1])
+    expect([reason, attempts]).toEqual([handler, ['maxRetries', 'timeout'].includes(handler!) ? 3 : 1])
 })
 
 test('the refusal of an emitted event when it is stored is the reason as well', async () => {
@@ -98,7 +98,7 @@ test('the refusal of an emitted event when it is stored is the reason as well', 
 
   const deadLetter = await letterOf(() => emit('OrderShipped', { parcel: 'y' }, { id }), { retries: 2 }, shop)
 
-  expect(deadLetter).toMatchObject({ reason: 'invalid_emission', attempts: 1 })
+  expect(deadLetter).toMatchObject({ reason: 'invalidEmission', attempts: 1 })
 })
 
 test('a schema violation of an emitted event is the reason as well', async () => {
@@ -110,7 +110,7 @@ test('a schema violation of an emitted event is the reason as well', async () =>
 
   const deadLetter = await letterOf(() => emit('OrderPaid', { method: 'shells' }), {}, shop)
 
-  expect(deadLetter).toMatchObject({ reason: 'invalid_emission' })
+  expect(deadLetter).toMatchObject({ reason: 'invalidEmission' })
   expect(deadLetter.lastError.message).toContain('does not fit its schema')
 })
 
@@ -122,13 +122,13 @@ test('an error of the library that the handler itself received is an error of th
     { retries: 1 },
   )
 
-  expect(deadLetter).toMatchObject({ reason: 'max_retries', attempts: 2 })
+  expect(deadLetter).toMatchObject({ reason: 'maxRetries', attempts: 2 })
 })
 
 test('writes that fail with the completion are retried, and are a failure like any other', async () => {
   const deadLetter = await letterOf(() => complete(tx => tx.query('select 1 / 0')), { retries: 1 })
 
-  expect(deadLetter).toMatchObject({ reason: 'max_retries', attempts: 2, lastError: { code: '22012' } })
+  expect(deadLetter).toMatchObject({ reason: 'maxRetries', attempts: 2, lastError: { code: '22012' } })
 })
 
 test('an error can say that no retry helps, and so can the handler', async () => {
@@ -147,9 +147,9 @@ test('an error can say that no retry helps, and so can the handler', async () =>
     },
   })
 
-  expect(await said).toMatchObject({ reason: 'non_retryable', attempts: 1 })
-  expect(await reported).toMatchObject({ reason: 'non_retryable', attempts: 1 })
-  expect(await broken).toMatchObject({ reason: 'max_retries', attempts: 2 })
+  expect(await said).toMatchObject({ reason: 'nonRetryable', attempts: 1 })
+  expect(await reported).toMatchObject({ reason: 'nonRetryable', attempts: 1 })
+  expect(await broken).toMatchObject({ reason: 'maxRetries', attempts: 2 })
 })
 
 test('an event that cannot be upcast becomes a dead letter, which can be retried with data in the newest shape', async () => {
@@ -279,7 +279,7 @@ test('a dead letter whose event is deleted before its retry is open again, and s
   await waitUntil(async () => (await store.deadLetters.show('pay', id)).attempts === 2)
 
   expect(await store.deadLetters.show('pay', id)).toMatchObject({
-    ...{ state: 'open', reason: 'event_gone', event: undefined, lastError: { code: 'event_gone' } },
+    ...{ state: 'open', reason: 'eventGone', event: undefined, lastError: { code: 'event_gone' } },
   })
 })
 
@@ -412,7 +412,7 @@ test('an error can say when to try again', async () => {
 test('SB-36: an inline handler that keeps failing becomes a dead letter after its retries, not before', async () => {
   const deadLetter = await letterOf(fails, { inline: true, retries: 2 })
 
-  expect(deadLetter).toMatchObject({ reason: 'max_retries', attempts: 3 })
+  expect(deadLetter).toMatchObject({ reason: 'maxRetries', attempts: 3 })
 })
 
 test('SB-46: the dead letter and the end of the execution are one transaction: neither exists without the other', async () => {

@@ -46,7 +46,9 @@ test('SB-19: events of onDeadLetter are emitted once, with the dead letter, and 
   const status = await flow.waitUntilSettled()
 
   expect(status).toMatchObject({ state: 'failed', lastType: 'OrderShipped', deadLetters: 1 })
-  expect(failures).toMatchObject([{ reason: 'timeout', attempts: 2, error: { code: 'execution_timeout' } }])
+  expect(failures).toMatchObject([
+    { handler: 'pay', reason: 'timeout', attempt: 2, error: { code: 'execution_timeout' } },
+  ])
   expect(await shippedIn(shop)).toMatchObject([
     { data: { parcel: 'timeout of 1' }, workflow: { handler: 'pay', failed: 'pay', hops: 1 } },
   ])

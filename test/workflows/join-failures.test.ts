@@ -314,7 +314,7 @@ test('onFailure of a join emits into the outer batch', async () => {
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
 
-  expect(seen).toEqual(['join_failed ink, failed '])
+  expect(seen).toEqual(['joinFailed ink, failed '])
   await expectNothingOpen(checks)
 })
 

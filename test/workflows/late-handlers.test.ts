@@ -24,7 +24,7 @@ test('a runner runs handlers and schedules that are registered after it was star
   expect((await store.workflows.handlers.list()).items).toMatchObject([{ handler: 'ship', workers: 1 }])
 })
 
-test('a runner with a list of what to run leaves a late handler alone that is not in it', async () => {
+test('a runner with a list of definitions does not run a late handler that is not in it', async () => {
   const { store, sibling } = await openShop()
   const pay = defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: () => {} })
   const ran: string[] = []

@@ -306,7 +306,7 @@ test('SB-43: attempts are kept, also those of dead letters, newest first, with t
 
   expect(attempts).toHaveLength(3)
   expect(next).toBeUndefined()
-  expect(last).toMatchObject({ kind: 'failed', outcome: 'max_retries', attempt: 2, error: { message: 'no van' } })
+  expect(last).toMatchObject({ kind: 'failed', outcome: 'maxRetries', attempt: 2, error: { message: 'no van' } })
   expect(retried).toMatchObject({ kind: 'failed', outcome: 'retry', attempt: 1, handler: 'ship' })
   expect(first).toMatchObject({ kind: 'completed', result: { emitted: 1, events: [{ type: 'OrderPaid' }] } })
   for (const each of attempts)

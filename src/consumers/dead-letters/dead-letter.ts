@@ -4,6 +4,7 @@
  */
 
 import { InvalidOption } from '../../core/errors.ts'
+import { camelCase, snakeCase } from '../../core/name.ts'
 import { checkWhole, describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
 import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import { sql } from '../../database/sql.ts'
@@ -97,7 +98,8 @@ export interface ListDeadLettersOptions extends DeadLetterFilter, PageOptions {
 export async function listDeadLetters(log: Log, options: ListDeadLettersOptions): Promise<Page<DeadLetter>> {
   refuseUnknownOptions('store.deadLetters.list', options, ['state', ...filterNames, ...pageOptionNames])
   const { state = null, type = null, stream = null, limit = 100, after } = options
-  const { correlationId = null, reason = null, fingerprint = null } = options
+  const { correlationId = null, fingerprint = null } = options
+  const reason = options.reason === undefined ? null : snakeCase(options.reason)
   checkWhole('limit', limit, 1, maxPage)
   const since = checkTime(options.since)
   checkState(options.state)
@@ -206,7 +208,7 @@ export async function groupDeadLetters(log: Log, options: GroupDeadLettersOption
   return {
     items: items.map(row => ({
       ...ownerOfRow(row.consumer),
-      ...{ fingerprint: row.fingerprint, count: Number(row.count), reason: row.reason },
+      ...{ fingerprint: row.fingerprint, count: Number(row.count), reason: camelCase(row.reason) },
       latestError: dated(row.error),
       ...{ firstFailedAt: row.first_failed_at, lastFailedAt: row.last_failed_at },
     })),
@@ -305,7 +307,7 @@ function deadLetterOf(row: DeadLetterRow): DeadLetter {
     lastError: dated(row.errors.at(-1)!),
     retryAt: row.retry_at ?? undefined,
     note: row.note ?? undefined,
-    ...(row.reason === null ? {} : { reason: row.reason }),
+    ...(row.reason === null ? {} : { reason: camelCase(row.reason) }),
     ...(row.fingerprint === null ? {} : { fingerprint: row.fingerprint }),
     ...(row.correlation_id === null ? {} : { correlationId: row.correlation_id }),
     ...(row.execution === null ? {} : { executionId: row.execution }),

@@ -10,6 +10,7 @@
  */
 
 import { InvalidOption } from '../../core/errors.ts'
+import { snakeCase } from '../../core/name.ts'
 import { checkWhole, describe } from '../../core/options.ts'
 import { type Fragment, fragment, type Statement, sql } from '../../database/sql.ts'
 import { checkEvent } from '../../events/append/prepare.ts'
@@ -136,7 +137,8 @@ export async function requestMatching(
 ): Promise<string[]> {
   const { dead_letters } = consumerNames(log)
   const { clock } = log.names
-  const { type = null, stream = null, correlationId = null, reason = null, fingerprint = null, limit = 10_000 } = filter
+  const { type = null, stream = null, correlationId = null, fingerprint = null, limit = 10_000 } = filter
+  const reason = filter.reason === undefined ? null : snakeCase(filter.reason)
   checkWhole('limit', limit, 1, 10_000)
   const since = checkTime(filter.since)
   const isOwned = owners === undefined ? fragment`true` : fragment`d.consumer = any(${owners}::text[])`

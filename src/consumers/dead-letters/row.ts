@@ -13,6 +13,7 @@
  * A dead letter of a consumer is written under the fence of its lease; one of a handler in the transaction that
  * completes its execution. Lock order: dead letters before the consumer's row.
  */
+import { snakeCase } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import type { OldRows } from '../../database/prune.ts'
 import { type Fragment, fragment, type Statement, sql } from '../../database/sql.ts'
@@ -78,7 +79,7 @@ export async function record(
         fingerprint, first_failed_at, last_failed_at, errors)
     select ${consumer}::text, ${id}::uuid, failed.position, ${stream}::text, ${version}::bigint, ${type}::text,
       ${fence}::bigint, ${attempts}::integer, ${execution?.id ?? null}::uuid,
-      ${execution?.correlationId ?? null}::text, ${execution?.reason ?? null}::text,
+      ${execution?.correlationId ?? null}::text, ${execution === undefined ? null : snakeCase(execution.reason)}::text,
       ${execution?.fingerprint ?? null}::text, ${clock}(failed.position), ${clock}(failed.position),
       ${lastEntries(fragment`${earlier} || jsonb_build_array(${last})`)}
     from unnest(array[${position}::bigint]) as failed(position)
@@ -277,7 +278,7 @@ export async function reopenRetried(
     update ${consumerNames(log).dead_letters} as d
     set state = 'open',
       failures = d.failures + 1,
-      reason = ${reason}::text,
+      reason = ${snakeCase(reason)}::text,
       ${failedAgain(log, error, attempts)}
     where d.execution = ${executionId}::uuid
       and d.state = 'retrying'`)

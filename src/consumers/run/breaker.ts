@@ -23,7 +23,7 @@ export interface BreakerOptions {
   trials?: number | undefined
 }
 
-export type BreakerState = 'closed' | 'open' | 'half-open'
+export type BreakerState = 'closed' | 'open' | 'halfOpen'
 
 export interface Breaker {
   state(): BreakerState
@@ -61,18 +61,18 @@ export function circuitBreaker(consumer: string, clock: Clock, options: BreakerO
   }
 
   const look = (): BreakerState => {
-    if (state === 'open' && retryInMs() === 0) enter('half-open')
+    if (state === 'open' && retryInMs() === 0) enter('halfOpen')
     return state
   }
 
   const succeeded = (): void => {
     failures = 0
-    if (state === 'half-open' && ++successes >= trials) enter('closed')
+    if (state === 'halfOpen' && ++successes >= trials) enter('closed')
   }
 
   const failed = (): void => {
     failures++
-    if (state !== 'half-open' && failures < most) return
+    if (state !== 'halfOpen' && failures < most) return
     openings++
     enter('open')
   }
@@ -83,7 +83,7 @@ export function circuitBreaker(consumer: string, clock: Clock, options: BreakerO
     retryInMs,
     async run(work) {
       const now = look()
-      if (now === 'open' || (now === 'half-open' && underWay >= trials))
+      if (now === 'open' || (now === 'halfOpen' && underWay >= trials))
         throw new CircuitOpen({ consumer, retryInMs: retryInMs() })
       const entered = period
       underWay++

@@ -35,28 +35,28 @@ export type DeadLetterReason =
   /** Its handler threw, and has no retries. */
   | 'failed'
   /** Its handler threw, each time it was tried. */
-  | 'max_retries'
+  | 'maxRetries'
   /** Its handler did not return in time. */
   | 'timeout'
   /** Its handler threw an error that no retry can help. */
-  | 'non_retryable'
+  | 'nonRetryable'
   /** Its events would be too far from the first event of the workflow. */
   | 'hops'
-  | 'too_many_emitted'
+  | 'tooManyEmitted'
   /** Its handler returned something that is not an emission. */
-  | 'invalid_result'
+  | 'invalidResult'
   /** Its events were refused when they were appended. */
-  | 'invalid_emission'
+  | 'invalidEmission'
   /** Its event could not be upcast. */
   | 'undecodable'
   /** Its event is no longer in the log. */
-  | 'event_gone'
+  | 'eventGone'
   /** Several workers died while they ran it. */
   | 'crashed'
   /** It had not ended when the `deadlineMs` of its handler was over. */
   | 'deadline'
-  | 'join_timeout'
-  | 'join_failed'
+  | 'joinTimeout'
+  | 'joinFailed'
 
 export interface FailedExecution {
   readonly execution: Claimed
@@ -118,13 +118,16 @@ interface Reported {
 /** Calls the handler's `onDeadLetter`; undefined if it has none. */
 async function callHook({ log, limits }: AttemptParts, failed: FailedExecution): Promise<Reported | undefined> {
   const { handler, error, reason, execution } = failed
-  const { event, attempt: attempts } = execution
+  const { event, attempt } = execution
   const { name, onDeadLetter: hook } = handler
   if (typeof hook !== 'function' || event === undefined) return undefined
   const limit = deadline(undefined, maxHookMs, { what: `The end of onDeadLetter of "${name}"`, clock: log.clock })
   let result: unknown
   try {
-    result = await abortable((async () => hook({ error, reason, attempts, event }, { emit }))(), limit.signal)
+    result = await abortable(
+      (async () => hook({ handler: name, error, reason, attempt, event }, { emit }))(),
+      limit.signal,
+    )
   } finally {
     limit.dispose()
   }

@@ -6,7 +6,7 @@
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { canonicalUuid } from '../../core/id.ts'
-import { checkName } from '../../core/name.ts'
+import { camelCase, checkName, snakeCase } from '../../core/name.ts'
 import { describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
 import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../../core/page.ts'
 import { numeral, sql } from '../../database/sql.ts'
@@ -36,7 +36,7 @@ export interface Activity {
   readonly position: number
   readonly at: Date
   readonly kind: ActivityKind
-  /** More of it, in a word: `retry`, `timeout`, `max_retries`, `inline`, … */
+  /** More of it, in a word: `retry`, `timeout`, `maxRetries`, `inline`, … */
   readonly outcome: string | undefined
   readonly correlationId: string
   readonly handler: string
@@ -150,7 +150,7 @@ export function activityOf(row: ActivityRow): Activity {
     position: row.position,
     at: row.at,
     kind: row.kind,
-    outcome: row.outcome ?? undefined,
+    outcome: row.outcome === null ? undefined : camelCase(row.outcome),
     correlationId: row.correlation_id,
     handler: row.handler,
     version: row.version,
@@ -171,7 +171,7 @@ export function activityOf(row: ActivityRow): Activity {
 export interface AttemptsOptions extends PageOptions {
   correlationId?: string | undefined
   handler?: Named | undefined
-  /** 'completed', 'failed', or the word it ended with: 'retry', 'timeout', 'max_retries', … */
+  /** 'completed', 'failed', or the word it ended with: 'retry', 'timeout', 'maxRetries', … */
   outcome?: string | undefined
   /** Fast together with its `correlationId`; alone, the latest lines are searched, page by page. */
   executionId?: string | undefined
@@ -237,7 +237,8 @@ function readAttempts(
   },
   limit: number,
 ): Promise<AttemptRow[]> {
-  const { correlationId, handler = null, outcome = null, executionId = null, before = null } = options
+  const { correlationId, handler = null, executionId = null, before = null } = options
+  const outcome = options.outcome === undefined ? null : snakeCase(options.outcome)
   const { workflow_activity, events } = { ...log.names, ...workflowNames(log) }
   if (correlationId !== undefined)
     return log.database.run<AttemptRow>(sql`/* workflows.attempts_of_one */

@@ -3,7 +3,7 @@
  * executions end, events are emitted. That transaction holds the rows of the workflows, so one at a time moves a batch,
  * and exactly one finds a join complete.
  *
- *     emitted ─► [branches: open work of each] ───► a branch has ended ─┐
+ *     emitted ─► [branches: open work of each] ────► a branch has ended ─┐
  *     dispatched ─► arrives at its join ─────────────────────────────────┴─► [joins] ─► complete ─► its execution
  *
  * A join of a batch is opened by the first event that arrives at it, by the fan-out that names it, or by a handler that

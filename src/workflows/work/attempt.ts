@@ -3,7 +3,7 @@
  * here, except the steps of the handler while it runs.
  *
  *     claimed ─► refused: worn out, gone, undecodable ──────────────────────────────────► failed
- *            └─► invoke ──┬── returned ─► its events, checked ───────────────────────────► completed
+ *            └─► invoke ──┬── returned ─► its events, checked ──────────────────────────► completed
  *                         ├── threw, or its time is over ─► retry or dead letter ───────► failed
  *                         ├── waits for a timer, a signal, a child ─────────────────────► suspended
  *                         └── the worker stops, or another one has taken over ──────────► released

@@ -13,9 +13,11 @@
  * What can fail: the emitted events are refused, or the writes fail. The attempt then fails with that error, and its
  * retry policy decides.
  */
+
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { snakeCase } from '../../core/name.ts'
 import { delay, retry } from '../../core/retry.ts'
 import type { Executor, Transaction, TransactionOptions } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -296,7 +298,7 @@ async function storeOutcomes(
       p_fences => ${executions.map(({ fence }) => fence)}::bigint[],
       p_kinds => ${outcomes.map(({ kind }) => kind)}::text[],
       p_recorded => ${outcomes.map(({ activity }) => activity)}::text[],
-      p_outcomes => ${outcomes.map(({ detail }) => detail ?? null)}::text[],
+      p_outcomes => ${outcomes.map(({ detail }) => (detail === undefined ? null : snakeCase(detail)))}::text[],
       p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
       p_running_ms => ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
       p_results => ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,

@@ -136,7 +136,10 @@ async function endOf(
   if (typeof onFailure !== 'function') return canRetry && attempts <= definition.retries ? 'retry' : onFailure
   const limit = deadline(undefined, maxDecisionMs, { what: `The answer of onFailure of "${name}"`, clock: log.clock })
   try {
-    const answer = await abortable((async () => onFailure({ error, attempts, event }))(), limit.signal)
+    const answer = await abortable(
+      (async () => onFailure({ handler: name, error, attempt: attempts, event }))(),
+      limit.signal,
+    )
     if (answer === 'retry') return canRetry ? 'retry' : 'deadLetter'
     if (!failureEnds.includes(answer)) throw new InvalidResult({ handler: name, reason: `its onFailure: ${answer}` })
     return answer === 'park' && !definition.ordered ? 'deadLetter' : answer
@@ -151,7 +154,7 @@ async function endOf(
 
 function reasonOf({ definition }: Handler, error: unknown): DeadLetterReason {
   if (isRillflowError(error, 'execution_timeout')) return 'timeout'
-  return definition.retries > 0 ? 'max_retries' : 'failed'
+  return definition.retries > 0 ? 'maxRetries' : 'failed'
 }
 
 const interruptionBackoff = { baseMs: 500, factor: 2, maxMs: 30_000, jitter: 0.5 }
@@ -188,9 +191,9 @@ function finalReason(handler: Handler, error: unknown, isThrown: boolean): DeadL
   if (isRillflowError(error)) {
     const reason = isThrown && !aboutItself.has(error.code) ? undefined : finalReasons[error.code]
     if (reason !== undefined) return reason
-  } else if (propertyOf(error, 'retryable') === false) return 'non_retryable'
+  } else if (propertyOf(error, 'retryable') === false) return 'nonRetryable'
   try {
-    return handler.isRetryable?.(error) === false ? 'non_retryable' : undefined
+    return handler.isRetryable?.(error) === false ? 'nonRetryable' : undefined
   } catch {
     return undefined
   }
@@ -202,18 +205,18 @@ const aboutItself: ReadonlySet<string> = new Set([
 ])
 
 const finalReasons: Readonly<Record<string, DeadLetterReason>> = {
-  non_retryable: 'non_retryable',
+  non_retryable: 'nonRetryable',
   hops_exceeded: 'hops',
-  too_many_emitted: 'too_many_emitted',
-  invalid_result: 'invalid_result',
-  invalid_step_result: 'invalid_result',
-  invalid_event: 'invalid_emission',
-  invalid_name: 'invalid_emission',
-  duplicate_event_id: 'invalid_emission',
+  too_many_emitted: 'tooManyEmitted',
+  invalid_result: 'invalidResult',
+  invalid_step_result: 'invalidResult',
+  invalid_event: 'invalidEmission',
+  invalid_name: 'invalidEmission',
+  duplicate_event_id: 'invalidEmission',
   event_undecodable: 'undecodable',
-  event_gone: 'event_gone',
+  event_gone: 'eventGone',
   worker_crashed: 'crashed',
   deadline_passed: 'deadline',
-  join_failed: 'join_failed',
-  join_timeout: 'join_timeout',
+  join_failed: 'joinFailed',
+  join_timeout: 'joinTimeout',
 }

@@ -9,7 +9,7 @@ const people = {
   cleo: { name: 'Cleo', age: 30, email: null, address: { city: 'Paris' } },
 }
 
-test('a compiled query gives what the same query gives, with other arguments each time', async () => {
+test('a compiled query gives the results of the same query, with other arguments each time', async () => {
   const { customers } = await openCustomers(people, { indexes: ['name'] })
   const inCity = compileQuery(customers, (q, city: string, age: number) =>
     q.where(c => and(eq(c.address.city, city), gt(c.age, age))).orderBy(c => c.name),
