@@ -121,7 +121,7 @@ async function handleWork<T>(
 ): Promise<HandledSession<T>> {
   refuseUnknownOptions('store.handle', given, [...saveOptionNames, 'retries'])
   const { retries = 3, ...options } = given
-  const mostRetries = options.tx === undefined ? retries : 0
+  const maxRetries = options.tx === undefined ? retries : 0
   const { headers, correlationId, causationId, userId }: SessionOptions = options
   const earlier = await earlierOutcome(parts, options)
   if (earlier !== undefined) return { value: undefined, saved: savedOf(earlier) }
@@ -131,7 +131,7 @@ async function handleWork<T>(
     try {
       return { value, saved: await session.save(options) }
     } catch (error) {
-      if (attempt > mostRetries || !isOvertaken(error)) throw error
+      if (attempt > maxRetries || !isOvertaken(error)) throw error
     }
     await sleep(delay(backoff, attempt), { clock: parts.log.clock, signal: options.signal })
   }

@@ -70,12 +70,7 @@ test('RB-11: a renewal by a former owner changes nothing', async () => {
   await take(b)
   const [before] = await shop.query('select owner, fence, lease_until from ~consumers')
 
-  await heartbeat(
-    consumers.log,
-    { ...entered, leaseMs, serves: servesNothing },
-    ['totals'],
-    [{ lease: stale, leaseMs: 600_000 }],
-  )
+  await heartbeat(consumers.log, { ...entered, leaseMs }, ['totals'], [{ lease: stale, leaseMs: 600_000 }])
 
   expect(await shop.query('select owner, fence, lease_until from ~consumers')).toEqual([before])
 })

@@ -112,8 +112,9 @@ test('runners can be limited to some tenants', async () => {
 
   for (const tenant of names) await store.tenant(tenant).events.append('order-1', placed())
 
-  await waitUntil(() => seen.length === 2)
-  expect([...seen].sort()).toEqual(['acme projected order-1', 'globex projected order-1'])
+  // A projection may be given an event again, after a lease that was lost.
+  await waitUntil(() => new Set(seen).size >= 2)
+  expect([...new Set(seen)].sort()).toEqual(['acme projected order-1', 'globex projected order-1'])
 })
 
 test('a tenant whose projection fails holds up no other tenant, and the failure is logged', async () => {

@@ -174,7 +174,7 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
   expect(await troubles(shop, 'consumers.lag')).toEqual([])
 })
 
-test('open dead letters, executions without code and dead workers are found', async () => {
+test('open dead letters, executions without code and dead runners are found', async () => {
   const shop = await openShop()
   const { store, query } = shop
   store.workflows.register(
@@ -203,7 +203,7 @@ test('open dead letters, executions without code and dead workers are found', as
   expect(await troubles(shop, 'workflows.without_code')).toMatchObject([
     { message: expect.stringContaining('1 executions wait for version 1 of handler "pay"') },
   ])
-  expect(await troubles(shop, 'workflows.workers')).toMatchObject([{ message: expect.stringContaining('Worker gone') }])
+  expect(await troubles(shop, 'workflows.workers')).toMatchObject([{ message: expect.stringContaining('Runner gone') }])
 })
 
 test('a table that vacuum does not keep up with is found', async () => {

@@ -1,10 +1,13 @@
 /** The state that a worker leaves when it stops, and the effect of a failing event on others. */
 import { expect, test } from 'vitest'
+import { enter, heartbeat, servesNoMore } from '../../src/consumers/runners/row.ts'
 import { deferred } from '../../src/core/abort.ts'
 import { complete } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { rescueWorker } from '../../src/workflows/work/rescue.ts'
+import { logOf } from '../support/consumer-parts.ts'
 import { workerOf } from '../support/run-worker.ts'
-import { openShop, type Shop, shopEvents } from '../support/shop.ts'
+import { onServer, openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** Too long to expire during the test: the observed effects were not caused by an expired lease. */
@@ -116,6 +119,49 @@ test('SB-40: attempts that do not end in time are cut off and free immediately, 
   expect(await activity(shop, flow.correlationId)).toEqual([
     ...['dispatched', 'started 1', 'released 1 stopped', 'started 1', 'completed 1'],
   ])
+})
+
+test.runIf(onServer)(
+  'SB-40: a heartbeat that was sent before a worker left does not store its routes again',
+  async () => {
+    const shop = await openShop()
+    const log = logOf(shop)
+    const serves = { routes: [1], concurrency: 16 }
+    const runner = await enter(log, { id: 'one', name: undefined, role: 'active', leaseMs, serves })
+    const [released, left] = [deferred<void>(), deferred<void>()]
+    const leaving = log.database.transaction(async tx => {
+      await servesNoMore(log, tx, 'one')
+      released.resolve()
+      await left.promise
+    })
+    await released.promise
+    const late = heartbeat(log, { ...runner, leaseMs }, [], [])
+    await waitUntil(() => isWaiting(shop))
+
+    left.resolve()
+    await leaving
+    const view = await late
+
+    expect(view).toMatchObject({ role: 'active', isServing: false })
+  },
+)
+
+test('a worker that was slow, and that another one took for dead, goes on to work', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const runs: string[] = []
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void runs.push(event.id) }),
+  )
+  await using worker = workerOf(shop.store, { leaseMs: 300, pollMs: 20 })
+  await worker.start()
+
+  await shop.query(`update ~runners set heartbeat_at = '-infinity'`)
+  await rescueWorker(logOf(shop), worker.id!)
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.waitUntilSettled({ timeoutMs: 60_000 })
+
+  expect(runs).toHaveLength(1)
 })
 
 test('SB-40: a lane that is cut off in the middle continues in order', async () => {
@@ -251,4 +297,14 @@ async function activity({ query }: Shop, correlationId: string): Promise<string[
     [correlationId],
   )
   return rows.map(({ line }) => line)
+}
+
+/** Whether a heartbeat of this shop waits for a lock. */
+async function isWaiting(shop: Shop): Promise<boolean> {
+  const waiting = await shop.query(
+    `select from pg_locks as l join pg_stat_activity as a using (pid)
+    where not l.granted and a.query like '%runners.heartbeat%' and a.query like $1`,
+    [`%${shop.schema}%`],
+  )
+  return waiting.length > 0
 }

@@ -92,6 +92,8 @@ export async function enter(log: Log, { id, name, role, leaseMs, serves }: NewRu
 export interface View {
   /** Undefined if its own row is gone: another runner has its name, or it was away for long. */
   readonly role: RunnerRole | undefined
+  /** Whether its row has routes. Another runner that took it for dead has emptied them. */
+  readonly isServing: boolean
   readonly consumers: ReadonlyMap<string, ConsumerView>
   /** The active runners that are alive. */
   readonly active: readonly Candidate[]
@@ -121,21 +123,25 @@ interface RunnerRow {
 
 interface ViewRow {
   readonly role: RunnerRole | null
+  readonly serving: boolean | null
   readonly consumers: readonly ConsumerView[] | null
   readonly runners: readonly RunnerRow[] | null
 }
 
 /** The runner whose heartbeat it is. */
-export interface Beating extends Pick<EnteredRunner, 'id' | 'fence'>, Pick<NewRunner, 'leaseMs' | 'serves'> {}
+export interface Beating extends Pick<EnteredRunner, 'id' | 'fence'>, Pick<NewRunner, 'leaseMs'> {}
 
 /**
  * One statement: the heartbeat, the renewal of all leases, and the view. The view also has the consumers that other
  * runners could run: which runner is to have which depends on all that each of them holds, and runners that compute
  * with different lists do not agree.
+ *
+ * It leaves the routes alone: a heartbeat that is still on its way when the runner stops would store them again, after
+ * its executions are released.
  */
 export async function heartbeat(
   log: Log,
-  { id, fence, leaseMs, serves }: Beating,
+  { id, fence, leaseMs }: Beating,
   wanted: readonly string[],
   leases: readonly { readonly lease: Lease; readonly leaseMs: number }[],
 ): Promise<View> {
@@ -148,8 +154,6 @@ export async function heartbeat(
       set heartbeat_at = ${clock}(r.fence),
         lease_ms = ${leaseMs}::integer,
         consumers = ${wanted}::text[],
-        routes = ${serves.routes}::integer[],
-        concurrency = ${serves.concurrency ?? null}::integer,
         role = case
           when r.name is not null
             and r.role = 'active'
@@ -166,13 +170,14 @@ export async function heartbeat(
         end
       where r.id = ${id}::text
         and r.fence = ${fence}::bigint
-      returning r.role),
+      returning r.role, r.routes <> '{}' as serving),
     ${renewedLeases(
       log,
       leases.map(({ lease, leaseMs }) => ({ ...lease, leaseMs })),
     )}
     select
       (select role from heartbeat) as role,
+      (select serving from heartbeat) as serving,
       (select jsonb_agg(jsonb_build_object(
           'name', c.name,
           'owner', c.owner,
@@ -216,7 +221,8 @@ function viewOf(log: Log, id: string, wanted: readonly string[], row: ViewRow): 
   const isServed = others.some(runner => runner.role === 'active' && runner.name !== null)
   const isNext = role === 'standby' && !isServed && standbys[0]?.id === id
   const seen = (row.consumers ?? []).map(each => ({ ...each, held: each.held && isOfThisOpening(each.owner ?? '') }))
-  return { role, consumers: new Map(seen.map(each => [each.name, each])), active, isNext }
+  const consumers = new Map(seen.map(each => [each.name, each]))
+  return { role, isServing: row.serving === true, consumers, active, isNext }
 }
 
 function byAge(a: RunnerRow, b: RunnerRow): number {

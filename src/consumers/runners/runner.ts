@@ -138,6 +138,7 @@ function runnerService(
   let isStopping = false
   let isReplaced = false
   let serves = servesNothing
+  let storing: Promise<void> = Promise.resolve()
   let lastSeenAt = performance.now()
   let parts: readonly RunningPart[] = []
   /** Starts and stops of parts, one after the other. */
@@ -165,7 +166,9 @@ function runnerService(
     refresh: loop.lookSoon,
     async serve(given) {
       serves = given
-      if (given.routes.length > 0) await storeServes(log, id, given)
+      // Routes that are stored late would outlive the release of the executions.
+      await storing.catch(() => {})
+      await storeRoutes()
     },
   }
 
@@ -218,13 +221,20 @@ function runnerService(
     const all = isStopping ? [] : leased()
     await leases.ensure(all)
     const names = all.map(each => each.name)
-    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs(), serves }, names, leases.held())
+    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, names, leases.held())
     if (view.role === undefined) return enterAgain()
+    if (!view.isServing) await storeRoutes()
     if (view.isNext && !isStopping && (await becomeActive(log, id))) return 0
     if (view.role !== role) onRole(view.role)
     await leases.follow(view, all)
     lastSeenAt = startedAt
     return undefined
+  }
+
+  async function storeRoutes(): Promise<void> {
+    if (serves.routes.length === 0) return
+    storing = storeServes(log, id, serves)
+    await storing
   }
 
   /** Its row is gone: it was away for long, or another runner has its name. */

@@ -195,8 +195,6 @@ export function toRecordedEvent(
   }
 }
 
-export type EventColumns = Parameters<typeof toRecordedEvent>
-
 /** The same event with other data, as an upcaster gives it. */
 export function reshapeEvent(event: RecordedEvent, type: string, schemaVersion: number, data: unknown): RecordedEvent {
   return { ...event, type, schemaVersion, data }
