@@ -42,7 +42,7 @@ export async function openConfigured(
   const storeLocation = withLocation(config, location)
   if (!create) refuseMissingStore(storeLocation, tenancy)
   const register: Register = store => registerAll(store, config)
-  const isEmbedded = storeLocation.url === undefined && storeLocation.pool === undefined && typeof tenancy !== 'object'
+  const isEmbedded = !storeLocation.url && storeLocation.pool === undefined && typeof tenancy !== 'object'
   const migrate = options.migrate ?? (purpose !== 'read' && isEmbedded)
   const storeOptions = { ...withoutDefinitions(config), ...options, ...storeLocation, migrate }
   const open: Open = purpose === 'run' ? openStore : openUnregistered
@@ -128,12 +128,12 @@ function refuseMismatch(
     throw new WrongUsage({ reason: '--tenant cannot be used: this command is about all tenants' })
 }
 
-function refuseMissingStore(
-  { url, pool, memory, folder = './.rillflow' }: StoreLocation,
-  tenancy: Tenancy | undefined,
-): void {
+function refuseMissingStore(location: StoreLocation, tenancy: Tenancy | undefined): void {
+  const { url, pool, memory, folder = './.rillflow' } = location
   if (typeof tenancy === 'object') return
-  if (url !== undefined || pool !== undefined || memory === true) return
+  if (url || pool !== undefined || memory === true) return
+  // The store itself refuses an empty url without a folder, and says why.
+  if ('url' in location && location.folder === undefined) return
   // The folder alone proves nothing: it may belong to another program.
   if (existsSync(join(folder, 'data', 'PG_VERSION'))) return
   const create = tenancy === undefined ? 'rillflow schema sync' : 'rillflow tenants ensure NAME'
@@ -151,7 +151,7 @@ function withoutDefinitions(config: Config): object {
 function describeLocation({ url, pool, folder, memory }: StoreLocation, tenancy: Tenancy | undefined): string {
   if (typeof tenancy === 'object') return `the servers of ${withoutPassword(tenancy.directory)}`
   if (pool !== undefined) return 'the pool of the configuration'
-  if (url !== undefined && url !== '') return withoutPassword(url)
+  if (url) return withoutPassword(url)
   return memory === true ? 'memory' : (folder ?? './.rillflow')
 }
 

@@ -172,6 +172,24 @@ test('init writes a configuration that works, and never overwrites one', async (
   expect(existsSync(join(folder.path, '.rillflow'))).toBe(false)
 })
 
+test.skipIf(onServer)(
+  'an empty url in the configuration means its folder, and without one it is an error',
+  async () => {
+    const config = `export default { url: process.env.SHOP_URL ?? '' }`
+    const folder = await openFolder({ config })
+
+    const without = await folder.run('status')
+    await writeFile(
+      join(folder.path, 'rillflow.config.mjs'),
+      `export default { url: process.env.SHOP_URL ?? '', folder: './.rillflow' }`,
+    )
+    const withFolder = await folder.run('schema sync', { env: {} })
+
+    expect(without).toMatchObject({ code: 2, stderr: expect.stringContaining('is the environment variable set?') })
+    expect(withFolder).toMatchObject({ code: 0, stdout: expect.stringContaining('is up to date') })
+  },
+)
+
 test('a configuration in TypeScript is loaded, through jiti if Node needs it', async () => {
   const folder = await openFolder({ empty: true })
   await writeFile(join(folder.path, 'tsconfig.json'), '{}')

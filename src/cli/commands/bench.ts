@@ -30,9 +30,10 @@ export const bench: Command = defineCommand({
   examples: ['rillflow bench', 'rillflow bench --url postgres://localhost/shop --seconds 10 --json'],
   async run({ out, config, location, options: { seconds, callers }, signal }) {
     const { url, pool } = withLocation((await config())?.config ?? {}, location)
-    const isEmbedded = url === undefined && pool === undefined
+    const isEmbedded = !url && pool === undefined
     const folder = isEmbedded ? await mkdtemp(join(tmpdir(), 'rillflow-bench-')) : undefined
-    const place = folder === undefined ? { url, pool } : { folder: join(folder, 'store') }
+    const server = pool === undefined ? { url } : { pool }
+    const place = folder === undefined ? server : { folder: join(folder, 'store') }
     const schema = `rillflow_bench_${randomBytes(6).toString('hex')}`
     const { openStore } = await import('../../store.ts')
     const store = await openStore({ ...place, schema, migrate: true })

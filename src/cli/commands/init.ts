@@ -62,7 +62,9 @@ const greet = defineHandler('greet', {
 })
 
 export default defineConfig({
-  // url: process.env.DATABASE_URL,        without it: the embedded store in ./.rillflow
+  // A server. If the variable is not set, the embedded store in the folder: without a folder, that is an error.
+  // url: process.env.DATABASE_URL,
+  folder: './.rillflow',
   // schema: 'rillflow',
 
   // Read models that follow the log.
