@@ -13,6 +13,7 @@
 
 import { onAbort } from '../core/abort.ts'
 import { type Named, nameOf } from '../core/definition.ts'
+import { isRillflowError } from '../core/errors.ts'
 import { nearestName } from '../core/name.ts'
 import type { Page } from '../core/page.ts'
 import type { Services } from '../core/service.ts'
@@ -141,6 +142,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
       if (signal?.aborted) return
       const name = nameOf(of)
       let failure: { readonly error: unknown } | undefined
+      let hasBegun = false
       let end = (): void => {}
       const ended = new Promise<void>(resolve => {
         end = resolve
@@ -149,13 +151,22 @@ export function openAdministration({ consumers, services, runnables }: Administr
         failure ??= { error }
         end()
       }
+      const begin = (): void => {
+        hasBegun = true
+      }
       // The runner is also stopped by the store.
-      const runnable = onStopped(runnableAlone(name), end)
-      const runner = await startRunner(services, { log, wake, runnables: [runnable] }, {}, { onFailure })
+      const runnable = observed(runnableAlone(name), begin, end)
+      const runner = await startRunner(services, { log, wake, runnables: [runnable] }, {}, { onFailure }).catch(
+        (error: unknown) => {
+          // The store was closed after the consumer had begun to run, and before the start had returned.
+          if (hasBegun && isRillflowError(error, 'store_closed')) return undefined
+          throw error
+        },
+      )
       const release = signal === undefined ? () => {} : onAbort(signal, end)
       await ended
       release()
-      await runner.stop()
+      await runner?.stop()
       if (failure !== undefined) throw failure.error
     },
   }
@@ -213,15 +224,16 @@ export function openAdministration({ consumers, services, runnables }: Administr
   }
 }
 
-function onStopped(runnable: Runnable, listener: () => void): Runnable {
+function observed(runnable: Runnable, onStart: () => void, onStop: () => void): Runnable {
   return {
     ...runnable,
     async start(context) {
+      onStart()
       const part = await runnable.start(context)
       return {
         ...part,
         stop(cutOff) {
-          listener()
+          onStop()
           return part.stop(cutOff)
         },
       }

@@ -488,6 +488,16 @@ test('requested retries of dead letters are carried out while it runs, at their 
   expect((await store.deadLetters.stats()).items).toMatchObject([{ open: 0, replayed: 3 }])
 })
 
+test('a processor whose store is closed while it starts ends without an error', async () => {
+  const { store } = await openShop()
+  const processor = await start(store, defineProcessor('mailer', { events, on: { OrderPlaced: () => {} } }))
+  await waitUntil(async () => (await store.runners.list()).items.length === 1)
+
+  await store.close()
+
+  expect(await processor.running).toEqual({ value: undefined })
+})
+
 test('closing the store stops its processors', async () => {
   const { store } = await openShop()
   const processor = await start(store, defineProcessor('mailer', { events, on: { OrderPlaced: () => {} } }))
