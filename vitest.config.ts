@@ -58,6 +58,9 @@ const ONLY_EMBEDDED = [
 /** The README's blocks choose their engines themselves: once is enough. */
 const ONCE = 'test/docs/**'
 
+/** Models of the protocols, and the checker that explores them: they need no database. */
+const MODELS = ['test/model/checker.test.ts', 'test/model/marks.test.ts', 'test/model/*-model.test.ts']
+
 /** What the oldest server runs: what a version of the server can change. The long chaos runs are for all. */
 const ON_THE_OLDEST = ['database', 'schema', 'events', 'documents', 'sessions']
 const ALSO_ON_THE_OLDEST = [
@@ -98,6 +101,7 @@ function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineCon
       exclude: [
         ...(engine === 'pglite' ? ONLY_ON_A_SERVER : ONLY_EMBEDDED),
         ...(engine === 'postgres-18' ? [] : [ONCE]),
+        ...MODELS,
       ],
       provide: { engine },
       env: run.env ?? {},
@@ -146,7 +150,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'unit',
-          include: ['test/*.test.ts', 'test/core/**/*.test.ts', 'test/types/*.test.ts'],
+          include: ['test/*.test.ts', 'test/core/**/*.test.ts', 'test/types/*.test.ts', ...MODELS],
           testTimeout: patienceMs,
         },
       },

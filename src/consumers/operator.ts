@@ -106,7 +106,7 @@ export interface Move {
 
 /**
  * Moves the checkpoint, in either direction, and clears the failures of the event after the old one. Returns whether it
- * was moved: false if `isInline` was given and is no longer true. The caller decides about the dead letters.
+ * was moved: false if `isInline` was given and is no longer true. The caller decides about the dead letters. [lease-9]
  */
 export async function move(
   log: Log,

@@ -58,6 +58,7 @@ export function inlineForm(log: Log, projection: Projection): InlineProjection |
   }
 }
 
+// [barrier-7]
 export async function makeInline(consumers: Consumers, projection: Projection, prepare: Prepare): Promise<void> {
   const { log } = consumers
   const { name, version, filter } = projection
@@ -107,6 +108,7 @@ async function renewInline(log: Log, { name, version, filter }: Projection): Pro
     await log.database.transaction(tx => activateInline(log, tx, { name, version, types: filter.types }), limits)
 }
 
+// [barrier-8]
 export async function makeAsync(consumers: Consumers, name: string): Promise<void> {
   const { log } = consumers
   for (let attempt = 1; ; attempt++) {

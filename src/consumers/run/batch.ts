@@ -106,7 +106,7 @@ interface Trouble {
   readonly at: number | undefined
 }
 
-/** All events, and the checkpoint. */
+/** All events, and the checkpoint. [lease-3] */
 async function tryAll(
   work: Work,
   events: readonly RecordedEvent[],
@@ -264,7 +264,7 @@ export async function refuseInterruption(tx: Transaction, error: unknown): Promi
   })
 }
 
-/** A holder that is stopped in the middle must not block its successor for longer than a lease. */
+/** A holder that is stopped in the middle must not block its successor for longer than a lease. [lease-8] */
 function limits({ log, consumer }: Work): { timeoutMs: number; idleMs: number } {
   const { leaseMs, timeoutMs } = consumer
   const { engine, maxConnections } = log.database

@@ -87,6 +87,7 @@ export const createStreams: Fragment = fragment`
     order by u.i
     on conflict do nothing;`
 
+// [append-1]
 const checkKeys: Fragment = fragment`
   -- Inserting a key waits for the transaction that is just using it; one that is then there was used before.
   if p_keys is not null then
@@ -118,6 +119,7 @@ const checkKeys: Fragment = fragment`
     end loop;
   end if;`
 
+// [append-2]
 const lockStreams: Fragment = fragment`
   if p_waits then
     loop
@@ -145,6 +147,7 @@ const lockStreams: Fragment = fragment`
       from unnest(p_streams, current) as u(stream, version);
   end if;`
 
+// [append-3]
 const checkIds: Fragment = fragment`
   if p_check_ids is not null then
     for r in
@@ -202,7 +205,7 @@ const decideAsSet: Fragment = fragment`
     into current
     from unnest(current, base, p_part_counts) as u(version, base, count);`
 
-/** Append by append, since one may follow another on the same stream. */
+/** Append by append, since one may follow another on the same stream. [append-4] */
 const decideOneByOne: Fragment = fragment`
   failed_parts := array_fill(0, array[appends]);
   versions := array_fill(null::bigint, array[parts]);
@@ -271,7 +274,7 @@ const advanceStreams: Fragment = fragment`
     end if;
   end if;`
 
-/** Removes the rows of refused appends: the keys they brought, and streams made for them while waiting. */
+/** Removes the rows of refused appends: the keys they brought, and streams made for them while waiting. [append-5] */
 const removeTraces: Fragment = fragment`
   if 'appended' <> any(outcomes) then
     if p_keys is not null then

@@ -193,6 +193,7 @@ export function prepareAppend(
   }
 }
 
+// [append-8]
 async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortSignal): Promise<AppendResult[]> {
   const { log, group, wake } = parts
   const { outcome, resent } = await group.submit(append, signal)

@@ -44,7 +44,7 @@ export const eventArguments: Fragment = fragment`
 /**
  * Draws a position for each event and stores it. The caller has announced, its streams are locked and advanced, and
  * `moment` is the time that the events get. Events are numbered from 1 by `e.number`; those whose version is null are
- * skipped.
+ * skipped. [order-2]
  */
 export function insertEvents({ stream, version }: { stream: Fragment; version: Fragment }): Fragment {
   return fragment`
@@ -67,7 +67,7 @@ export function insertEvents({ stream, version }: { stream: Fragment; version: F
 /**
  * The first statement of every append. Reading `inline_projections` takes the lock that makes a switch of projections
  * wait. A transaction stricter than read committed still sees its old snapshot, which may not have the latest change.
- * It locks the one row that every change updates, and fails with 40001 if that was after it began.
+ * It locks the one row that every change updates, and fails with 40001 if that was after it began. [barrier-1]
  */
 export const holdInline: Fragment = fragment`
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -80,7 +80,7 @@ export const holdInline: Fragment = fragment`
       for share;
   end if;`
 
-/** Whether an inline projection wants one of these types. */
+/** Whether an inline projection wants one of these types. [barrier-2] */
 export const wantedInline: Fragment = fragment`
   exists (
     select

@@ -261,6 +261,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     return batch.map(each => (isRepeatable(each) ? toTransactions([each])[0]! : givenUp(each, error)))
   }
 
+  // [append-6]
   async function beforeResend(batch: readonly Submission[], error: Error, attempt: number): Promise<void> {
     for (const submission of batch) {
       if (!isNeverSent(error.cause)) submission.isUnanswered = true
@@ -367,7 +368,7 @@ function toTransactions(batch: readonly Submission[]): Outcome[] {
   return batch.map(() => ({ ...busy, kind: 'inline' }))
 }
 
-/** No answer will come. An append that was sent before may have been stored all the same. */
+/** No answer will come. An append that was sent before may have been stored all the same. [append-7] */
 function givenUp({ append, isUnanswered }: Submission, error: Error): Error {
   if (!isUnanswered) return error
   return new OutcomeUnknown({ eventIds: idsOf(append), reason: `no answer came (${error.message})` }, error)

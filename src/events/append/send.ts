@@ -334,7 +334,7 @@ export function repeatedBy(append: Append, { kind }: Outcome, resent = false): '
 
 /**
  * Whether an append that was refused might be taken if it came later: an archived stream may be restored, and one that
- * has not got to the expected version yet may get there. One that is past it never comes back.
+ * has not got to the expected version yet may get there. One that is past it never comes back. [append-9]
  */
 export function mayStillBeStored(append: Append, { kind, failedPart, versions }: Outcome): boolean {
   if (kind === 'archived') return true

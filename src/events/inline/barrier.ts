@@ -62,7 +62,10 @@ export async function retireInline(log: Log, tx: Transaction, name: string): Pro
   return retired.length > 0
 }
 
-/** Waits for every append that has read the table, and makes the next ones wait until this transaction ends. */
+/**
+ * Waits for every append that has read the table, and makes the next ones wait until this transaction ends.
+ * [barrier-5]
+ */
 export async function holdInlineBarrier(log: Log, tx: Transaction): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {
@@ -96,7 +99,7 @@ async function lockTable(log: Log, tx: Transaction): Promise<void> {
     select set_config('lock_timeout', ${before!.timeout}::text, true)`)
 }
 
-/** The row that makes a transaction stricter than read committed fail if it began before. */
+/** The row that makes a transaction stricter than read committed fail if it began before. [barrier-6] */
 async function noteChange(log: Log, tx: Transaction): Promise<void> {
   await tx.run(sql`/* inline.change */
     update ${log.names.inline_changes}

@@ -32,7 +32,7 @@ import type { Log } from '../log.ts'
 import { eventsOfRows } from '../read/rows.ts'
 import type { InlineProjection } from './registry.ts'
 
-/** Rejects if a projection does; then the transaction, or a savepoint around it, has to be rolled back. */
+/** Rejects if a projection does; then the transaction, or a savepoint around it, has to be rolled back. [barrier-3] */
 export async function appendInline(log: Log, append: Append, tx: Transaction, over?: AbortSignal): Promise<Outcome> {
   if (append.advisoryLock) await lockStreams(tx, log, append)
   if (append.parts.length === 0) {
@@ -95,7 +95,10 @@ async function check(log: Log, append: Append, tx: Transaction): Promise<Checked
   return { outcome: { ...outcome!, positions: [] }, base: (base ?? []) as number[], createdAt, active }
 }
 
-/** The active projections in the order they were registered; the database decides which, and in which version. */
+/**
+ * The active projections in the order they were registered; the database decides which, and in which version.
+ * [barrier-4]
+ */
 function codeOf(log: Log, active: ReadonlyMap<string, number>): InlineProjection[] {
   for (const [projection, version] of active) {
     const known = log.inline.get(projection)?.version

@@ -42,6 +42,7 @@ export function orderedLog(names: { announce: Fragment; settle: Fragment; sequen
   settle: SqlFunction
 } {
   const { sequence } = names
+  // [order-1]
   const announce = plpgsql({ revision: 1 })`
     create function ${names.announce}()
     returns void
@@ -61,6 +62,7 @@ export function orderedLog(names: { announce: Fragment; settle: Fragment; sequen
         ~signed32(bound));
       perform set_config(announced, bound::text, true);
     end`
+  // [order-3]
   const settle = plpgsql({ revision: 1 })`
     create function ${names.settle}(out head bigint, out settled bigint, out timeline text, out session text)
     declare

@@ -37,7 +37,7 @@ export interface HeldBackBy {
   readonly query: string
 }
 
-/** Must not run inside a transaction that reads events afterwards: they need a snapshot taken after this. */
+/** Must not run inside a transaction that reads events afterwards: they need a snapshot taken after this. [order-4] */
 export async function settle(log: Log, executor: Executor = log.database): Promise<Settled> {
   log.telemetry.count('settles_total')
   const [row] = await executor.runArrays(sql`/* events.settle */

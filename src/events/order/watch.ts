@@ -94,6 +94,7 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch 
     loop.rest()
   }
 
+  // [order-5]
   async function look(): Promise<number | undefined> {
     if (waiters.size === 0) return undefined
     const present = [...waiters]

@@ -72,7 +72,7 @@ export function switchTables(switching: Switching): Promise<{ position: number; 
   )
 }
 
-/** Applies the events that have settled since the last batch. */
+/** Applies the events that have settled since the last batch. [barrier-9] */
 export async function applyTail(
   { log, projection, shadow, lease }: Pick<Switching, 'log' | 'projection' | 'shadow' | 'lease'>,
   tx: Transaction,

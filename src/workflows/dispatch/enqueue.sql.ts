@@ -18,7 +18,7 @@ export const rank: SqlFunction = expression({ revision: 1, volatility: 'immutabl
 
 /**
  * Makes room in lanes: one place for each route given, in the lane of the same index. `granted` says how many may be
- * active.
+ * active. [claim-11]
  */
 export const widen: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
   create function ~workflow_widen(p_routes integer[], p_lanes text[], p_retries boolean[]) returns void

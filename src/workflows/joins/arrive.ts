@@ -41,6 +41,7 @@ export interface Join {
   hasChanged: boolean
 }
 
+// [join-5]
 export function arrive(log: Log, join: Join, place: BatchPlace, position: number): void {
   const known = join.entries.get(place.index)
   const about = { schema: log.schema, handler: join.handler, batchId: join.batchId, index: place.index, position }
@@ -66,7 +67,7 @@ export function arrive(log: Log, join: Join, place: BatchPlace, position: number
   closeIfDue(join, position)
 }
 
-/** A branch has ended. That changes nothing if an event of it has arrived. */
+/** A branch has ended. That changes nothing if an event of it has arrived. [join-6] */
 export function endBranch(join: Join, { index, size, isFailed, position }: EndedBranch): void {
   if (join.state !== 'open' || size !== join.size) return
   const known = join.entries.get(index)
@@ -77,6 +78,7 @@ export function endBranch(join: Join, { index, size, isFailed, position }: Ended
   closeIfDue(join, position)
 }
 
+// [join-7]
 export function closeIfDue(join: Join, position: number): void {
   if (join.state !== 'open') return
   const { definition, size, arrived, failed, empty } = join

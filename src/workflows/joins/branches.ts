@@ -43,6 +43,7 @@ export function branchKey({ batchId, index, correlationId }: Omit<EndedBranch, k
   return `${batchId}/${index}/${correlationId}`
 }
 
+// [join-2]
 export function addChange(
   changes: BranchChanges,
   { correlationId, position }: Cause,
@@ -68,7 +69,7 @@ export function addChange(
   }
 }
 
-/** Returns the branches that have ended with it. The caller holds their workflows. */
+/** Returns the branches that have ended with it. The caller holds their workflows. [join-3] */
 export async function storeBranches(log: Log, tx: Executor, changes: BranchChanges): Promise<EndedBranch[]> {
   const changed = [...changes.values()].filter(({ change, isFailed }) => change !== 0 || isFailed)
   if (changed.length === 0) return []
@@ -101,7 +102,7 @@ export async function storeBranches(log: Log, tx: Executor, changes: BranchChang
   })
 }
 
-/** The branches of these batches that have ended so far. */
+/** The branches of these batches that have ended so far. [join-4] */
 export async function readEnded(log: Log, tx: Executor, batchIds: readonly string[]): Promise<EndedBranch[]> {
   if (batchIds.length === 0) return []
   const rows = await tx.runArrays(sql`/* workflows.ended_branches */

@@ -125,7 +125,7 @@ function newJoin({ id, route, batch, correlationId }: WantedJoin): Join {
   }
 }
 
-/** Returns the executions of the joins that were closed by it, each once. */
+/** Returns the executions of the joins that were closed by it, each once. [join-8] */
 export async function storeJoins(log: Log, tx: Executor, joins: readonly Join[]): Promise<NewExecution[]> {
   const entries = joins.flatMap(({ id, written }) => [...written].map(([index, entry]) => ({ id, index, ...entry })))
   if (entries.length > 0)
@@ -186,6 +186,7 @@ export async function expireJoins(log: Log, owner: string): Promise<number> {
   return total
 }
 
+// [join-9]
 async function expireSome(
   log: Log,
   owner: string,

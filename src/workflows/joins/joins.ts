@@ -72,7 +72,7 @@ export interface MovedBatches {
   readonly isTimed: boolean
 }
 
-/** The caller holds the workflows. The routes are read only if they are needed. */
+/** The caller holds the workflows. The routes are read only if they are needed. [join-1] */
 export async function moveBatches(
   log: Log,
   tx: Executor,
@@ -238,7 +238,7 @@ export function completeMoves(outcomes: readonly Outcome[]): BatchMoves {
 
 /**
  * Executions that enter their branches (+1) or leave them (-1) without an event or an outcome: a retry, a removal. Returns
- * the executions of joins that are complete with it, which the caller queues. The caller holds the workflows.
+ * the executions of joins that are complete with it, which the caller queues. The caller holds the workflows. [join-10]
  */
 export async function recountBranches(
   log: Log,

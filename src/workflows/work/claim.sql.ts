@@ -45,7 +45,7 @@ export function beginExecutions({ set, where }: { set: Fragment; where: Fragment
 /**
  * p_ahead: how many of an ordered lane to hold together with its head. p_grace_ms: how much longer than its timeout an
  * attempt may last before it counts as lost. Each comes with its event, and with the edited event of a dead letter, read
- * in here: the statement around a call has an older snapshot, which may lack an event published meanwhile.
+ * in here: the statement around a call has an older snapshot, which may lack an event published meanwhile. [claim-1]
  */
 export const claim: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly })`
   create function ~workflow_claim(

@@ -179,7 +179,7 @@ const fencesAtOnce = 256
 /**
  * Each call of the function returned gives a fence that was never used before. They are drawn ahead of claims, many at
  * once, and that is flushed to the disk, so that claims need not be: a fence drawn in a claim that a crash of the
- * server undoes could be drawn again.
+ * server undoes could be drawn again. [claim-2]
  */
 export function drawFences(log: Log): () => Promise<number> {
   let drawn: number[] = []

@@ -5,7 +5,10 @@ import { fragment } from '../../database/sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 import { beginExecutions } from './claim.sql.ts'
 
-/** Which of these attempts still have the fence of their claim. They are locked until the transaction ends. */
+/**
+ * Which of these attempts still have the fence of their claim. They are locked until the transaction ends.
+ * [claim-4]
+ */
 export const hold: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
   create function ~workflow_hold(
     p_correlations text[],
@@ -45,7 +48,7 @@ export const hold: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })
  * - p_recorded, p_outcomes: the kind and outcome of the line in the activity. p_delays: in milliseconds, null for until woken.
  *   p_results, p_errors: a JSON array each, or null.
  * - p_next: executions held behind one of these in its lane, which start with this call; `begun` has those that did: one
- *   may have been cancelled meanwhile, or its lane parked.
+ *   may have been cancelled meanwhile, or its lane parked. [claim-5]
  */
 export const complete: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
   create function ~workflow_complete(
@@ -201,7 +204,7 @@ export const complete: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnl
 
 /**
  * Lets the next executions of these lanes begin, whose rows the caller holds. In a parked lane: retried dead letters.
- * Begun: those of p_next that could be, and no others.
+ * Begun: those of p_next that could be, and no others. [claim-6]
  */
 export const advance: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
   create function ~workflow_advance(

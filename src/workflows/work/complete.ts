@@ -211,6 +211,7 @@ async function completeTogether(
   return answers
 }
 
+// [claim-3]
 async function completeAlone(parts: CompleterParts, options: CompleterOptions, entry: Entry): Promise<Completed> {
   const { log, append } = parts
   const { outcome } = entry

@@ -147,7 +147,10 @@ async function unpark(log: Log, handler: string, key: string | undefined): Promi
   })
 }
 
-/** Parks the lane of an execution that has failed for good. The caller holds the lane, and completes the execution after. */
+/**
+ * Parks the lane of an execution that has failed for good. The caller holds the lane, and completes the execution after.
+ * [claim-12]
+ */
 export async function parkLane(log: Log, tx: Executor, { lane, id }: Claimed): Promise<void> {
   if (lane === undefined) return
   await tx.run(sql`/* workflows.park */

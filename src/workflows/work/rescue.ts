@@ -43,7 +43,7 @@ type Reason = 'left' | 'dead'
 /**
  * Repeated until nothing is left: a statement that the worker sent before it was lost may still be carried out, and begin
  * the next execution of a lane. The routes of the row are emptied last, so that no worker ever has executions without
- * having routes, and none is claimed for it after that.
+ * having routes, and none is claimed for it after that. [claim-7]
  */
 async function clearWorker(log: Log, owner: string, reason: Reason): Promise<number> {
   for (let count = 0; ; ) {
@@ -102,7 +102,10 @@ export async function releaseWorkers(log: Pick<Log, 'schema'>, tx: Transaction):
   }
 }
 
-/** Releases executions that are stored as this worker's, but that it does not know: the answer to its claim was lost. */
+/**
+ * Releases executions that are stored as this worker's, but that it does not know: the answer to its claim was lost.
+ * [claim-8]
+ */
 export async function releaseForgotten(
   log: Log,
   owner: string,

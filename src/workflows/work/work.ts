@@ -200,6 +200,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
     }
   }
 
+  // [claim-9]
   function compare(stored: ReadonlyMap<string, number>, lookedAt: number): Map<string, number> {
     // An execution that was added after the look may not be in it.
     const isOurs = ({ id, fence, claimedAt }: Claimed): boolean => stored.get(id) === fence || claimedAt >= lookedAt
