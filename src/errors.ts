@@ -37,6 +37,7 @@ export {
   FolderVersionMismatch,
   InsideTransaction,
   IntegerTooLarge,
+  NotInTransaction,
   OutcomeUnknown,
   SerializationFailed,
   ServerInRecovery,

@@ -55,6 +55,12 @@ export const InsideTransaction: ErrorKind<'inside_transaction', { call: string }
     `${d.call} was called inside an open transaction of this store. There it would run outside of the transaction, or wait for it for ever. Pass the transaction to the call ({ tx }), or make the call after the transaction.`,
 )
 
+export const NotInTransaction: ErrorKind<'not_in_transaction', { given: 'pool' | 'connection' }> = defineError(
+  'not_in_transaction',
+  d =>
+    `The option tx was given ${d.given === 'pool' ? 'a pool, which runs each statement on any of its connections' : 'a connection without an open transaction'}: what the store writes would not be one transaction, and could be stored in part. Begin one on a client: const client = await pool.connect(); await client.query('begin'); pass { tx: client }; await client.query('commit'). Or let the store begin it: store.transaction(tx => …).`,
+)
+
 export const TransactionClosed: ErrorKind<'transaction_closed', object> = defineError(
   'transaction_closed',
   () =>

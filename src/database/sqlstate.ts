@@ -57,6 +57,9 @@ export function isCollision(sqlState: string | undefined): boolean {
   return sqlState === '40001' || sqlState === '40P01'
 }
 
+/** A statement that needs a transaction was sent outside of one. */
+export const noActiveTransaction = '25P01'
+
 /** A lock was not free within lock_timeout. */
 export const lockNotAvailable = '55P03'
 

@@ -5,8 +5,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { isRillflowError } from '../core/errors.ts'
 import type { Database, Executor, Transaction, TransactionOptions } from './database.ts'
-import { InsideTransaction, OutcomeUnknown, TransactionClosed } from './errors.ts'
-import type { Statement } from './sql.ts'
+import { InsideTransaction, NotInTransaction, OutcomeUnknown, TransactionClosed } from './errors.ts'
+import { type Statement, sql } from './sql.ts'
+import { noActiveTransaction, sqlStateOf } from './sqlstate.ts'
 
 /** One open transaction, for the code that runs inside it. */
 export interface OpenTransaction {
@@ -68,17 +69,43 @@ export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
   return 'savepoint' in tx && 'runArrays' in tx
 }
 
-/** Runs our statements in a transaction of the user. */
+/**
+ * Runs our statements in a transaction of the user. The first one finds out whether there is a transaction: `lock table` is
+ * refused outside of one. Without that check a write of several statements would be stored in part when one of them fails.
+ */
 export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<ForeignQuery['types']>): Executor {
-  const send = async (statement: Statement, rowMode?: 'array'): Promise<unknown[]> => {
-    const { text, values } = statement
+  if (isPool(tx)) throw new NotInTransaction({ given: 'pool' })
+  const send = async ({ text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
     const query = { text, values: values as unknown[], types }
     return (await tx.query(rowMode === undefined ? query : { ...query, rowMode })).rows
   }
-  return {
-    run: async <R extends object>(statement: Statement) => (await send(statement)) as R[],
-    runArrays: async statement => (await send(statement, 'array')) as unknown[][],
+  let checked: Promise<unknown> | undefined
+  const check = (): Promise<unknown> => {
+    checked ??= send(beganStatement).catch((error: unknown) => {
+      if (sqlStateOf(error) === noActiveTransaction) throw new NotInTransaction({ given: 'connection' }, error)
+      throw error
+    })
+    return checked
   }
+  return {
+    async run<R extends object>(statement: Statement) {
+      await check()
+      return (await send(statement)) as R[]
+    },
+    async runArrays(statement) {
+      await check()
+      return (await send(statement, 'array')) as unknown[][]
+    },
+  }
+}
+
+/** It takes no snapshot, and only the weakest lock, which every query of the catalogue takes. */
+const beganStatement: Statement = sql`/* database.began */
+  lock table pg_catalog.pg_namespace in access share mode`
+
+/** A pool of `pg`: a client has no number of connections. */
+function isPool(tx: ForeignTransaction): boolean {
+  return typeof (tx as { totalCount?: unknown }).totalCount === 'number'
 }
 
 /** Transactions that remember the ids of the events appended in them. */
