@@ -10,15 +10,20 @@
  * - Each event of the log is read once, so it reaches the end, also where a stream cannot be folded: that is logged,
  *   and the stream stays without a snapshot.
  * - It writes only snapshots, which the aggregate's own code folds from the events of the log.
+ * - When `every` is lowered or the version of the state is raised, streams that it has passed are due again. Both are stored
+ *   with its checkpoint; it begins at the start of the log again, and streams with a new enough snapshot cost only a look.
  */
 
-import { type BatchContext, type Consumer, consumer } from '../consumers/consumer.ts'
+import { type BatchContext, type Consumer, consumer, ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
+import { change, move } from '../consumers/operator.ts'
 import { type RunOptions, type RunResult, runOnce, runUntilIdle } from '../consumers/run/run.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
+import type { Log } from '../events/log.ts'
 import type { Aggregate, SnapshotOptions } from './aggregate.ts'
 import { type LoadParts, loadState } from './load.ts'
 import { aggregateNames } from './schema.ts'
@@ -102,7 +107,10 @@ function makeSnapshotter(
   }
   const filter = { categories: [aggregate.name] }
   const options = { batchSize, leaseMs, timeoutMs, retries, onFailure }
-  const following = consumer({ name, kind: 'snapshotter', filter, handle }, options)
+  const following: Consumer = {
+    ...consumer({ name, kind: 'snapshotter', filter, handle }, options),
+    prepare: () => returnIfDue(log, following, { every, stateVersion: aggregate.stateVersion }),
+  }
   return {
     consumer: following,
     snapshotter: {
@@ -121,6 +129,29 @@ function makeSnapshotter(
       unregister: () => {},
     },
   }
+}
+
+/** What decides which streams are due, as it is stored. */
+interface Threshold {
+  readonly every: number
+  readonly stateVersion: number
+}
+
+async function returnIfDue(log: Log, following: Consumer, threshold: Threshold): Promise<void> {
+  await ensureConsumer(log, following, threshold)
+  await log.database.transaction(async tx => {
+    const [row] = await tx.run<{ definition: Partial<Threshold> }>(sql`/* snapshots.threshold */
+      select definition
+      from ${consumerNames(log).consumers}
+      where name = ${following.name}::text
+      for update`)
+    const { every = threshold.every, stateVersion = threshold.stateVersion } = row?.definition ?? {}
+    const isSame = row?.definition.every === threshold.every && row.definition.stateVersion === threshold.stateVersion
+    if (row === undefined || isSame) return
+    const isDueAgain = threshold.every < every || threshold.stateVersion > stateVersion
+    if (isDueAgain) await move(log, following.name, { checkpoint: 0 }, tx)
+    await change(log, [following.name], { definition: { ...threshold }, keepsHolder: true }, tx)
+  })
 }
 
 async function foldDue(

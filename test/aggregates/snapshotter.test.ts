@@ -170,3 +170,38 @@ test('an aggregate has at most one snapshotter, until it is removed', async () =
   expect(() => following({ every: 0 })).toThrow('every')
   expect(() => store.snapshots(orders({ every: 100 }))).toThrow(/no snapshots in the background/)
 })
+
+test('it returns to a stream that it has passed when its threshold is lowered', async () => {
+  const shop = await openShop()
+  await shop.store.events.append('order-1', many(3))
+  await shop.store.events.append('order-2', many(6))
+  await shop.store.snapshots(following({ every: 5 })).runUntilIdle()
+  const before = await snapshotsIn(shop)
+
+  const lowered = await shop.store.snapshots(following({ every: 3 })).runUntilIdle()
+  const again = await shop.store.snapshots(following({ every: 3 })).runOnce()
+
+  expect(before.map(row => row.stream)).toEqual(['order-2'])
+  expect(lowered).toBe(1)
+  expect(await snapshotsIn(shop)).toEqual([
+    { stream: 'order-1', version: 3, total: 3 },
+    { stream: 'order-2', version: 6, total: 6 },
+  ])
+  // It does so once.
+  expect(again).toMatchObject({ result: 'idle', count: 0 })
+})
+
+test('it returns to the streams that it has passed when the version of the state is raised, also in a runner', async () => {
+  const shop = await openShop()
+  await shop.store.events.append('order-1', many(3))
+  const of = (stateVersion: number) =>
+    defineAggregate('order', { ...orderDecider, stateVersion, snapshots: { every: 2, lifecycle: 'async' } })
+  await shop.store.snapshots(of(1)).runUntilIdle()
+
+  await shop.store.register(of(2))
+  await shop.store.start()
+  const versions = 'select distinct state_version as v from ~snapshots order by v'
+  await waitUntil(async () => (await shop.query<{ v: number }>(versions)).at(-1)?.v === 2)
+
+  expect((await shop.store.snapshots(of(2)).metrics()).candidates).toBe(0)
+})
