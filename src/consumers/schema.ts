@@ -14,6 +14,7 @@ export const consumerNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
 export const consumersPart: Part = {
   name: 'consumers',
+  referred: ['consumers'],
   tables: [
     sequence('consumers_fence'),
     `create table ~consumers (

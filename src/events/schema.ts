@@ -19,6 +19,7 @@ import { announce, settle, signed32 } from './order/order.sql.ts'
 
 export const eventsPart: Part = {
   name: 'events',
+  referred: ['events', 'streams', 'inline_projections'],
   tables: [
     sequence('events_position'),
     `create table ~streams (

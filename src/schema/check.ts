@@ -15,10 +15,12 @@ import { identifier, sql } from '../database/sql.ts'
 import { type Problem, report, type Step } from './difference.ts'
 import { expected } from './expected.ts'
 import { functionName, type History, readHistory } from './history.ts'
+import { repairsOf } from './mend.ts'
 import { migrationName } from './migration.ts'
 import type { Drawn } from './part.ts'
 import { planTables, type Target } from './plan.ts'
-import { bodyHashes, type FoundShape, readShape, type SchemaShape, shapeOf } from './shape.ts'
+import { bodyHashes, readShape } from './shape.ts'
+import { bySync, shapeProblems } from './shape-problems.ts'
 
 export interface CheckResult {
   /** Whether there are no problems. */
@@ -41,7 +43,10 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
   const problems = historyProblems(history)
   if (problems.length === 0 && history.unknown.length === 0) {
     const found = await readShape(executor, schema, expected)
-    problems.push(...shapeProblems(found, bodyHashes(library.functions, schema), history))
+    const shape = shapeProblems(found, bodyHashes(library.functions, schema), history)
+    const repairs = await repairsOf(executor, target, history, shape)
+    const repaired = new Set(repairs.steps.map(step => step.object))
+    problems.push(...shape.map(each => (repaired.has(each.object) ? { ...each, fix: byRepair } : each)))
     const isReadable = !problems.some(each => vital.includes(each.object) && each.kind !== 'sequence_changed')
     if (isReadable)
       for (const drawn of library.drawn) problems.push(...(await sequenceProblems(executor, schema, drawn)))
@@ -54,11 +59,10 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
   return { isHealthy: problems.length === 0, problems, newer }
 }
 
+const byRepair = 'call store.schema.sync() (rillflow schema sync)'
+
 /** The objects that the positions are read from. */
 const vital = ['table events', 'column events.position', 'sequence events_position']
-
-const bySync = 'open the store with { migrate: true }, or call store.schema.sync() (rillflow schema sync)'
-const byHand = 'undo the manual change; store.schema.plan() on an empty schema shows the statement that made it'
 
 function historyProblems({ pending, changed, unknown }: History): Problem[] {
   const byUpdate = 'update rillflow in this program'
@@ -71,70 +75,6 @@ function historyProblems({ pending, changed, unknown }: History): Problem[] {
     ),
     ...breaking.map(each => report('schema_newer', migrationName(each), 'is not known to this library', byUpdate)),
   ]
-}
-
-function shapeProblems(found: FoundShape, bodies: ReadonlyMap<string, string>, history: History): Problem[] {
-  const actual = shapeOf(found)
-  const problems = Object.keys(expected.tables).flatMap(name => tableProblems(name, found, actual))
-  problems.push(...compare('sequence', '', expected.sequences, actual.sequences))
-  return [...problems, ...functionProblems(found, actual, bodies, history)]
-}
-
-function functionProblems(
-  found: FoundShape,
-  actual: SchemaShape,
-  bodies: ReadonlyMap<string, string>,
-  { outdated, newer }: History,
-): Problem[] {
-  const others = new Set([...outdated.map(each => each.name), ...newer])
-  const wanted = Object.entries(expected.functions).filter(([name]) => !others.has(name))
-  const problems = compare('function', '', Object.fromEntries(wanted), actual.functions)
-  for (const each of outdated) {
-    const isThere = found.objects.some(object => object.kind === 'function' && object.name === each.name)
-    const [kind, problem] = isThere ? (['changed', 'has another body'] as const) : (['missing', 'is missing'] as const)
-    problems.push(report(`function_${kind}`, functionName(each), problem, bySync))
-  }
-  for (const { name, bodyHash } of found.objects) {
-    if (others.has(name) || !bodies.has(name) || bodyHash === null || bodies.get(name) === bodyHash) continue
-    problems.push(report('function_changed', functionName({ name }), 'has another body', byHand))
-  }
-  return problems
-}
-
-function tableProblems(name: string, found: FoundShape, actual: SchemaShape): Problem[] {
-  const wanted = expected.tables[name]!
-  const table = found.tables.get(name)
-  if (table === undefined) return [report('table_missing', `table ${name}`, 'is missing', byHand)]
-  const kind = table.kind === 'table' ? [] : [report('table_changed', `table ${name}`, `is: ${table.kind}`, byHand)]
-  if (!table.kind.endsWith('table')) return kind
-  const problems = [...kind]
-  problems.push(...compare('column', `${name}.`, wanted.columns, actual.tables[name]!.columns))
-  problems.push(...compare('index', '', wanted.indexes, actual.tables[name]!.indexes))
-  for (const index of table.indexes) {
-    if (!index.valid && Object.hasOwn(wanted.indexes, index.name))
-      problems.push(report('index_invalid', `index ${index.name}`, 'is invalid, so it is not used', 'reindex it'))
-  }
-  const dropping = `drop it: nothing may change the rows that are written to ${name}`
-  for (const kind of ['trigger', 'rule'] as const) {
-    for (const each of table[`${kind}s`])
-      problems.push(report(kind, `${kind} ${each}`, `is on table ${name}`, dropping))
-  }
-  return problems
-}
-
-function compare(
-  kind: 'column' | 'index' | 'sequence' | 'function',
-  prefix: string,
-  wanted: Readonly<Record<string, string>>,
-  actual: Readonly<Record<string, string>>,
-): Problem[] {
-  return Object.entries(wanted).flatMap(([name, definition]) => {
-    const found = actual[name]
-    if (found === definition) return []
-    const object = `${kind} ${prefix}${name}`
-    if (found === undefined) return report(`${kind}_missing`, object, 'is missing', byHand)
-    return report(`${kind}_changed`, object, `is ${found}, expected is ${definition}`, byHand)
-  })
 }
 
 /**

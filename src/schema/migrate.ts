@@ -18,7 +18,7 @@ import { sql } from '../database/sql.ts'
 import { lockNotAvailable, sqlStateOf, toRillflowError } from '../database/sqlstate.ts'
 import { runOutside } from '../database/transaction.ts'
 import type { Step } from './difference.ts'
-import { makePlan, type Plan, planTables, type Target } from './plan.ts'
+import { makePlan, type Plan, type Target } from './plan.ts'
 
 export interface SyncOptions {
   /** Called before each step. It runs inside the migration's transaction, so it must not use the store. */
@@ -102,7 +102,7 @@ function tryToBuild(database: Database, target: Target, plan: Plan, options: Syn
     // A query keeps its snapshot until the next one on its connection, and building waits for it; a command has none.
     await tx.query('set local idle_in_transaction_session_timeout = 0')
     await runOutside(async () => {
-      const { steps } = await planTables(database, target)
+      const { steps } = await makePlan(database, target)
       for (const [done, step] of steps.entries()) {
         if (step.isAlone !== true) continue
         throwIfAborted(signal)

@@ -22,6 +22,8 @@ export interface Part {
    */
   readonly tables: readonly string[]
   readonly functions: readonly SqlFunction[]
+  /** Tables that others refer to: an empty one must not take the place of one that was dropped. */
+  readonly referred?: readonly string[] | undefined
   /** The sequences whose numbers are stored in a column: none of them may be behind it. */
   readonly drawn?: readonly Drawn[] | undefined
 }
@@ -37,6 +39,7 @@ export interface Library {
   readonly migrations: readonly Migration[]
   readonly functions: readonly SqlFunction[]
   readonly drawn: readonly Drawn[]
+  readonly referred: readonly string[]
 }
 
 /** All migrations, in the order they run. A new one goes to the end; one that was released never changes. */
@@ -45,6 +48,7 @@ export function libraryOf(parts: readonly Part[]): Library {
     migrations: [baseline(parts)],
     functions: [clock, ...parts.flatMap(part => part.functions)],
     drawn: parts.flatMap(part => part.drawn ?? []),
+    referred: parts.flatMap(part => part.referred ?? []),
   }
 }
 

@@ -8,6 +8,7 @@ import { hasRows, readTables } from './catalogue.ts'
 import { dependsOnRows, diffTable } from './diff.ts'
 import { type Difference, join, nothing } from './difference.ts'
 import { historySteps, readHistory, refuseForeignHistory } from './history.ts'
+import { planRepairs } from './mend.ts'
 import type { Library } from './part.ts'
 import { type DeclaredTable, indexesOf } from './table.ts'
 
@@ -31,7 +32,11 @@ export async function makePlan(executor: Executor, target: Target): Promise<Plan
   const { schema, library } = target
   const history = await readHistory(executor, schema, library)
   refuseForeignHistory(history, schema, library)
-  return join([{ steps: historySteps(history, schema), problems: [] }, await planTables(executor, target)])
+  return join([
+    { steps: historySteps(history, schema), problems: [] },
+    await planRepairs(executor, target, history),
+    await planTables(executor, target),
+  ])
 }
 
 /** The part of a plan that concerns declared tables. One query, unless it matters whether there are rows. */

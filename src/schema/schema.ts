@@ -14,7 +14,9 @@
  *                          └──a newer library's breaking migration──► newer: refused
  *
  * Guarantees:
- * - After a sync the plan is empty, and a second sync changes nothing.
+ * - After a sync the plan has no steps, and a second sync changes nothing.
+ * - A sync makes objects of the library again that were dropped, where no data can be lost by it; every other damage is a
+ *   problem in the plan (`mend.ts`).
  * - Many processes may sync at once: one does, the others wait and find nothing to do. One connection is enough.
  * - An index that a table with rows lacks is built while writers write, on a server with a second connection.
  * - Nothing is dropped, narrowed or rewritten unasked; an object that cannot be added is a problem in the plan, not a

@@ -61,6 +61,7 @@ export const workflowNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
 export const workflowsPart: Part = {
   name: 'workflows',
+  referred: ['workflows', 'workflow_routes', 'workflow_executions', 'workflow_lanes', 'workflow_joins'],
   tables: [
     sequence('workflow_routes_id'),
     sequence('workflow_activity_position'),
