@@ -134,14 +134,10 @@ export interface Beating extends Pick<EnteredRunner, 'id' | 'fence'>, Pick<NewRu
 /**
  * One statement: the heartbeat, the renewal of all leases, and the view. The view also has the consumers that other
  * runners could run: which runner is to have which depends on all that each of them holds, and runners that compute
-<<<<<<< ours
- * with different lists do not agree.
+ * with different lists do not agree. [claim-10]
  *
  * It leaves the routes alone: a heartbeat that is still on its way when the runner stops would store them again, after
  * its executions are released.
-=======
- * with different lists do not agree. [claim-10]
->>>>>>> theirs
  */
 export async function heartbeat(
   log: Log,
