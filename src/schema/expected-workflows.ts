@@ -203,6 +203,17 @@ export const expectedWorkflows: SchemaShape = {
         workflow_schedules_pkey: 'primary key btree (name)',
       },
     },
+    workflow_signals: {
+      columns: {
+        position: 'bigint not null',
+        execution: 'uuid not null',
+        correlation_id: 'text collate "C" not null',
+        handler: 'text collate "C" not null',
+      },
+      indexes: {
+        workflow_signals_pkey: 'primary key btree (correlation_id, handler, "position")',
+      },
+    },
     workflow_steps: {
       columns: {
         position: 'bigint',
@@ -244,6 +255,7 @@ export const expectedWorkflows: SchemaShape = {
     },
     workflow_waits: {
       columns: {
+        position: 'bigint not null',
         since: 'bigint not null',
         execution: 'uuid not null',
         ordinal: 'integer not null',
@@ -251,6 +263,7 @@ export const expectedWorkflows: SchemaShape = {
         name: 'text collate "C" not null',
         correlation_id: 'text collate "C" not null',
         type: 'text collate "C"',
+        handler: 'text collate "C"',
         child: 'text collate "C"',
         match: 'jsonb',
       },

@@ -137,6 +137,7 @@ async function deleteWorkflow(names: Names, tx: Executor, id: string): Promise<v
     'workflow_joins',
     'workflow_branches',
     'workflow_undos',
+    'workflow_signals',
     'workflow_activity',
     'workflows',
   ] as const)

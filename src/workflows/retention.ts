@@ -87,6 +87,13 @@ function oldAttempts(log: Log): OldRows[] {
       where: isOrphan(`w.state in ('cancelled', 'compensated', 'compensationFailed') and w.updated_at < $1`),
     },
     {
+      label: 'workflows.prune_signals',
+      table: names.workflow_signals,
+      key: ['correlation_id', 'handler', 'position'],
+      clock: names.clock,
+      where: isOrphan('false'),
+    },
+    {
       // Of executions that failed for good, and whose dead letters are closed.
       label: 'workflows.prune_steps',
       table: names.workflow_steps,

@@ -28,6 +28,7 @@ const objects = [
   'workflow_activity_position',
   'workflow_steps',
   'workflow_waits',
+  'workflow_signals',
   'workflow_undos',
   'workflow_undos_id',
   'workflow_joins',
@@ -190,6 +191,7 @@ export const workflowsPart: Part = {
   primary key (execution, kind, name)
 )`,
     `create table ~workflow_waits (
+  position bigint not null,
   since bigint not null,
   execution uuid not null,
   ordinal integer not null,
@@ -197,9 +199,17 @@ export const workflowsPart: Part = {
   name text collate "C" not null,
   correlation_id text collate "C" not null,
   type text collate "C",
+  handler text collate "C",
   child text collate "C",
   match jsonb,
   primary key (execution, kind, name)
+)`,
+    `create table ~workflow_signals (
+  position bigint not null,
+  execution uuid not null,
+  correlation_id text collate "C" not null,
+  handler text collate "C" not null,
+  primary key (correlation_id, handler, position)
 )`,
     `create index workflow_waits_signal on ~workflow_waits (correlation_id, type) where type is not null`,
     `create index workflow_waits_child on ~workflow_waits (child) where child is not null`,

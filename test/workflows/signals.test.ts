@@ -66,7 +66,7 @@ test('an event that came before the wait is found', async () => {
   expect(got).toEqual(['card'])
 })
 
-test('an event older than the event of the handler does not match', async () => {
+test("with since: 'event' an event older than the event of the handler does not match", async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: string[] = []
@@ -75,7 +75,7 @@ test('an event older than the event of the handler does not match', async () => 
       events: shopEvents,
       on: 'OrderShipped',
       run: async (_event, ctx) => {
-        got.push((await ctx.waitForEvent('OrderPaid', { timeoutMs: 60_000 }))?.data.method ?? 'none')
+        got.push((await ctx.waitForEvent('OrderPaid', { timeoutMs: 60_000, since: 'event' }))?.data.method ?? 'none')
       },
     }),
   )
@@ -89,6 +89,111 @@ test('an event older than the event of the handler does not match', async () => 
   await flow.waitUntilSettled()
 
   expect(got).toEqual(['none'])
+})
+
+test('a signal that came before the event of its handler is not lost', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const got: string[] = []
+  flows.register(
+    defineHandler('rate', {
+      events: shopEvents,
+      on: 'OrderShipped',
+      run: async (_event, ctx) => void got.push((await ctx.waitForEvent('OrderPaid')).data.method),
+    }),
+  )
+  await using running = workerOf(shop.store, worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPaid', { method: 'card' })
+  await flow.signal('OrderShipped', { parcel: 'parcel-1' })
+  await flow.waitUntilSettled()
+
+  expect(got).toEqual(['card'])
+})
+
+test('each signal is given to one execution of a handler, the oldest first, and to every handler', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const got: string[] = []
+  const other: string[] = []
+  const handlerOf = (name: string, list: string[]) =>
+    defineHandler(name, {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async ({ data }, ctx) => {
+        list.push(`${data.total} ${(await ctx.waitForEvent('OrderShipped')).data.parcel}`)
+      },
+    })
+  flows.register(handlerOf('track', got))
+  flows.register(handlerOf('mail', other))
+  await using running = workerOf(shop.store, worker)
+  await running.start()
+
+  // The first signal comes before both executions wait, the second when one of them still does.
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.signal('OrderShipped', { parcel: 'a' })
+  await waitUntil(() => got.length + other.length === 2)
+  await flow.signal('OrderShipped', { parcel: 'b' })
+  await waitUntil(async () => (await flow.status()).lastType === 'OrderShipped')
+  await flow.signal('OrderPlaced', { total: 2 })
+  await flow.waitUntilSettled()
+
+  expect([got, other]).toEqual([
+    ['1 a', '2 b'],
+    ['1 a', '2 b'],
+  ])
+  expect(await shop.query('select handler, position from ~workflow_signals order by handler, position')).toHaveLength(4)
+})
+
+test('of two executions of a handler that wait, the older one gets the first signal and the other one the second', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const got: string[] = []
+  flows.register(
+    defineHandler('track', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async ({ data }, ctx) => {
+        got.push(`${data.total} ${(await ctx.waitForEvent('OrderShipped')).data.parcel}`)
+      },
+    }),
+  )
+  await using running = workerOf(shop.store, worker)
+  await running.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.signal('OrderPlaced', { total: 2 })
+  await waitUntil(async () => (await executionStates(shop)) === '2 suspended')
+
+  await flow.signal('OrderShipped', { parcel: 'a' })
+  await waitUntil(() => got.length === 1)
+  await flow.signal('OrderShipped', { parcel: 'b' })
+  await flow.waitUntilSettled()
+
+  expect(got).toEqual(['1 a', '2 b'])
+})
+
+test('a handler that runs again and again, by its own event, gets one signal each time', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const got: string[] = []
+  flows.register(
+    defineHandler('again', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: async ({ data }, ctx) => {
+        got.push((await ctx.waitForEvent('OrderShipped')).data.parcel)
+        return data.total > 1 ? ctx.emit('OrderPlaced', { total: data.total - 1 }) : undefined
+      },
+    }),
+  )
+  const flow = await flows.publish('OrderPlaced', { total: 3 })
+  for (const parcel of ['a', 'b', 'c']) await flow.signal('OrderShipped', { parcel })
+  await using running = workerOf(shop.store, worker)
+  await running.start()
+  await flow.waitUntilSettled()
+
+  expect(got).toEqual(['a', 'b', 'c'])
 })
 
 test('a wait takes only a matching event; others are left for other waits', async () => {

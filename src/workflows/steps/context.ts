@@ -40,8 +40,8 @@ export interface HandlerContext<M extends EventMap = UntypedEvents, E extends ke
   sleep(ms: number): Promise<void>
   sleep(name: string, ms: number): Promise<void>
   /**
-   * The first event of this type in the workflow after the handler's own that no other wait of this execution was given. A
-   * wait that lost a race still takes its event: give it a `timeoutMs` instead.
+   * The first event of this type in the workflow that no other wait of this handler was given, also if it came before the
+   * event that the handler runs for. A wait that lost a race still takes its event: give it a `timeoutMs` instead.
    */
   waitForEvent<T extends keyof M & string>(
     type: T,

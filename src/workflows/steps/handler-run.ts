@@ -32,12 +32,20 @@ export interface HandlerRunParts extends AttemptParts {
 /** How a run ends before its handler does: it waits, or its code does not fit its recorded calls. */
 export type EarlyEnd = { readonly kind: 'suspended' } | { readonly kind: 'parked'; readonly error: RillflowError }
 
+/** An event that ends a wait. */
+export interface SignalOfWait {
+  readonly type: string
+  readonly match: string | undefined
+  /** Whether other executions of the handler may be given the same event. */
+  readonly isShared: boolean
+}
+
 /** The end of the wait of a call: a time, an event, a child, or an event with a limit. */
 export interface Wait {
   /** In milliseconds, by the clock of this process. Undefined: no time ends it. */
   readonly dueAt?: number | undefined
   /** An event of the own workflow; `match` is JSON. */
-  readonly signal?: { readonly type: string; readonly match: string | undefined } | undefined
+  readonly signal?: SignalOfWait | undefined
   /** The end of this workflow. */
   readonly child?: string | undefined
 }

@@ -6,9 +6,11 @@
  *     an event is dispatched, under the same row ─► the wait it fits is answered ─► its execution is woken
  *
  * Guarantee: no event is missed, whichever comes first. A wait is stored under the row of the workflow and then looks back,
- * from the handler's own event to the dispatcher's checkpoint; every later event is dispatched under the same row, and finds
- * the wait. An event is given to one wait of an execution at most, the first that fits; other executions may wait for it,
- * too.
+ * from the beginning of the workflow to the dispatcher's checkpoint; every later event is dispatched under the same row, and
+ * finds the wait. An event is given to one execution of a handler at most, the oldest event first, and of the executions that
+ * wait the oldest first; which one has it is stored in `workflow_signals`. Other handlers may wait for it, too.
+ *
+ * With `since: 'event'` only events after the handler's own count, and each execution of the handler may be given them all.
  */
 import { consumerNames } from '../../consumers/schema.ts'
 import { encodeJson } from '../../core/json.ts'
@@ -34,19 +36,26 @@ export interface WaitOptions {
   match?: Readonly<Record<string, unknown>> | undefined
   /** How long to wait; then there is no event. Default: no limit. */
   timeoutMs?: number | undefined
+  /**
+   * 'workflow' (default): each event since the workflow began goes to one execution of the handler, the oldest first. 'event':
+   * only events after the one that the handler runs for, and executions of the handler do not take them from each other.
+   */
+  since?: 'workflow' | 'event' | undefined
 }
 
 export async function waitForEvent(
   run: HandlerRun,
   type: string,
-  { match, timeoutMs }: WaitOptions = {},
+  { match, timeoutMs, since = 'workflow' }: WaitOptions = {},
 ): Promise<RecordedEvent | undefined> {
   checkName('Event type', type)
   if (timeoutMs !== undefined) checkMs('timeoutMs', timeoutMs)
+  if (since !== 'workflow' && since !== 'event')
+    throw refusal('A wait', 'since', `has ${describe(since)} as "since". It must be 'workflow' or 'event'.`)
   const text = match === undefined ? undefined : matchText(run, type, match)
   return run.call('wait', type, call =>
     run.wait(call, {
-      signal: { type, match: text },
+      signal: { type, match: text, isShared: since === 'event' },
       dueAt: timeoutMs === undefined ? undefined : run.dueAt(call, timeoutMs),
     }),
   )
@@ -99,8 +108,9 @@ async function storeWaits(run: HandlerRun, tx: Transaction): Promise<number | un
     fresh.flatMap(([call, wait]): [SignalWait, Call][] => (wait.signal ? [[signalOf(run, call, wait), call]] : [])),
   )
   const answered = new Map<Call, Pick<CallRow, 'position' | 'result'>>()
-  for (const [signal, position] of await lookBack(log, tx, [...signals.keys()]))
-    answered.set(signals.get(signal)!, { position })
+  const found = await lookBack(log, tx, [...signals.keys()])
+  for (const [signal, position] of found) answered.set(signals.get(signal)!, { position })
+  await recordTaken(log, tx, found)
   const children = fresh.filter(([, { child }]) => child !== undefined)
   const statuses = await childStatuses(
     log,
@@ -135,30 +145,43 @@ function byOrdinal([a]: [Call, Wait], [b]: [Call, Wait]): number {
   return a.ordinal - b.ordinal
 }
 
-function signalOf({ execution }: HandlerRun, { name }: Call, { signal }: Wait): SignalWait {
+function signalOf({ execution, handler }: HandlerRun, { name }: Call, { signal }: Wait): SignalWait {
   const { id, correlationId, position } = execution
-  const { type, match } = signal!
+  const { type, match, isShared } = signal!
   return {
-    ...{ execution: id, name, correlationId, type, since: position },
+    ...{ execution: id, name, correlationId, type, position, since: sinceOf(execution, type, isShared) },
+    handler: isShared ? null : handler.name,
     match: match === undefined ? null : JSON.parse(match),
   }
 }
 
-async function register({ log, execution }: HandlerRun, tx: Executor, waits: readonly [Call, Wait][]): Promise<void> {
+/** Earlier events of the type that the handler itself runs for began other executions of it: they are not signals. */
+function sinceOf({ position, event }: HandlerRun['execution'], type: string, isShared: boolean): number {
+  return isShared || event?.type === type ? position : 0
+}
+
+async function register(
+  { log, execution, handler }: HandlerRun,
+  tx: Executor,
+  waits: readonly [Call, Wait][],
+): Promise<void> {
   const others = waits.filter(([, { signal, child }]) => signal !== undefined || child !== undefined)
   if (others.length === 0) return
   await tx.run(sql`/* workflows.register_waits */
     insert into ${workflowNames(log).workflow_waits}
-      (execution, correlation_id, since, kind, name, ordinal, type, match, child)
-    select ${execution.id}::uuid, ${execution.correlationId}::text, ${execution.position}::bigint, u.kind, u.name,
-      u.ordinal, u.type, u.match::jsonb, u.child
+      (execution, correlation_id, position, since, kind, name, ordinal, type, handler, match, child)
+    select ${execution.id}::uuid, ${execution.correlationId}::text, ${execution.position}::bigint, u.since, u.kind, u.name,
+      u.ordinal, u.type, u.handler, u.match::jsonb, u.child
     from unnest(
       ${others.map(([{ kind }]) => kind)}::text[],
       ${others.map(([{ name }]) => name)}::text[],
       ${others.map(([{ ordinal }]) => ordinal)}::integer[],
+      ${others.map(([, { signal }]) => (signal === undefined ? execution.position : sinceOf(execution, signal.type, signal.isShared)))}::bigint[],
       ${others.map(([, { signal }]) => signal?.type ?? null)}::text[],
+      ${others.map(([, { signal }]) => (signal?.isShared === false ? handler.name : null))}::text[],
       ${others.map(([, { signal }]) => signal?.match ?? null)}::text[],
-      ${others.map(([, { child }]) => child ?? null)}::text[]) as u(kind, name, ordinal, type, match, child)
+      ${others.map(([, { child }]) => child ?? null)}::text[])
+      as u(kind, name, ordinal, since, type, handler, match, child)
     on conflict (execution, kind, name) do nothing`)
 }
 
@@ -185,6 +208,10 @@ export interface SignalWait {
   readonly correlationId: string
   readonly type: string
   readonly match: unknown
+  /** The handler that takes the event from its other executions; null: it is not taken from them. */
+  readonly handler: string | null
+  /** Of the event that the execution runs for: the oldest execution comes first. */
+  readonly position: number
   /** Only later events count. */
   readonly since: number
 }
@@ -201,8 +228,7 @@ export async function answerWaits(
   const events = routings.map(({ event }) => event)
   const waits = await waitsFor(log, tx, events)
   if (waits.length === 0) return 0
-  const executions = [...new Set(waits.map(({ execution }) => execution))]
-  const answers = assign(waits, events, await givenTo(log, tx, executions))
+  const answers = assign(waits, events, await givenTo(log, tx, waits))
   if (answers.size === 0) return 0
   await recordAnswers(log, tx, answers)
   return wakeSuspended(
@@ -221,14 +247,14 @@ async function lookBack(
   const found = new Map<SignalWait, number>()
   const [first] = waits
   if (first === undefined) return found
-  const given = await givenTo(log, tx, [first.execution])
+  const given = await givenTo(log, tx, waits)
   const [row] = await tx.run<{ checkpoint: number }>(sql`/* workflows.dispatched */
     select checkpoint
     from ${consumerNames(log).consumers}
     where name = ${dispatcherName}::text`)
   const to = row?.checkpoint ?? 0
   const filter = { types: [...new Set(waits.map(({ type }) => type))], correlationId: first.correlationId }
-  for (let after = first.since; after < to && found.size < waits.length; ) {
+  for (let after = Math.min(...waits.map(({ since }) => since)); after < to && found.size < waits.length; ) {
     const { events, reached } = await readPage(log, { filter, after, to, limit: pageSize }, tx)
     const open = waits.filter(wait => !found.has(wait))
     for (const [wait, position] of assign(open, events, given)) found.set(wait, position)
@@ -237,24 +263,24 @@ async function lookBack(
   return found
 }
 
-/** In the order of the log: each event to the first wait of each execution that it fits. */
-function assign(
-  waits: readonly SignalWait[],
-  events: readonly RecordedEvent[],
-  given: ReadonlyMap<string, ReadonlySet<number>>,
-): Map<SignalWait, number> {
+/** In the order of the log: each event to the first wait of each handler, or of each execution, that it fits. */
+function assign(waits: readonly SignalWait[], events: readonly RecordedEvent[], given: Given): Map<SignalWait, number> {
   const answers = new Map<SignalWait, number>()
   for (const event of events) {
     const served = new Set<string>()
     for (const wait of waits) {
-      const { execution } = wait
-      if (answers.has(wait) || served.has(execution) || given.get(execution)?.has(event.position)) continue
-      if (!isAnswer(wait, event)) continue
+      const taker = takerOf(wait)
+      if (answers.has(wait) || served.has(taker) || given.has(wait, event.position) || !isAnswer(wait, event)) continue
       answers.set(wait, event.position)
-      served.add(execution)
+      served.add(taker)
     }
   }
   return answers
+}
+
+/** All executions of a handler in a workflow take an event together; one with `since: 'event'` alone. */
+function takerOf({ handler, correlationId, execution }: SignalWait): string {
+  return handler === null ? execution : `${handler} ${correlationId}`
 }
 
 function isAnswer(wait: SignalWait, event: RecordedEvent): boolean {
@@ -262,40 +288,72 @@ function isAnswer(wait: SignalWait, event: RecordedEvent): boolean {
     event.correlationId === wait.correlationId &&
     event.type === wait.type &&
     event.position > wait.since &&
+    event.position !== wait.position &&
     (wait.match === null || contains(event.data, wait.match))
   )
 }
 
 async function waitsFor(log: Log, tx: Executor, events: readonly RecordedEvent[]): Promise<SignalWait[]> {
   const rows = await tx.run<Omit<SignalWait, 'correlationId'> & { correlation_id: string }>(sql`/* workflows.waits */
-    select execution, name, correlation_id, type, match, since
+    select execution, name, correlation_id, type, match, handler, position, since
     from ${workflowNames(log).workflow_waits}
     where correlation_id = any(${[...new Set(events.map(({ correlationId }) => correlationId))]}::text[])
       and type = any(${[...new Set(events.map(({ type }) => type))]}::text[])
-    order by execution, ordinal`)
+    order by position, execution, ordinal`)
   return rows.map(({ correlation_id: correlationId, ...wait }) => ({ ...wait, correlationId }))
 }
 
-/** The events that waits of these executions were given before: events are dispatched again to a new handler. */
-async function givenTo(
-  log: Log,
-  tx: Executor,
-  executions: readonly string[],
-): Promise<ReadonlyMap<string, ReadonlySet<number>>> {
-  const rows = await tx.run<{ execution: string; position: number }>(sql`/* workflows.given */
+/** The events that were given before: events are dispatched again to a new handler. */
+interface Given {
+  has(wait: SignalWait, position: number): boolean
+}
+
+async function givenTo(log: Log, tx: Executor, waits: readonly SignalWait[]): Promise<Given> {
+  const own = await tx.run<{ execution: string; position: number }>(sql`/* workflows.given */
     select execution, position
     from ${workflowNames(log).workflow_steps}
-    where execution = any(${executions}::uuid[])
+    where execution = any(${[...new Set(waits.map(({ execution }) => execution))]}::uuid[])
       and kind = 'wait'
       and position is not null`)
-  const given = new Map<string, Set<number>>()
-  for (const { execution, position } of rows)
-    given.set(execution, (given.get(execution) ?? new Set<number>()).add(position))
-  return given
+  const taken = await tx.run<{ correlation_id: string; handler: string; position: number; execution: string }>(
+    sql`/* workflows.taken */
+      select correlation_id, handler, position, execution
+      from ${workflowNames(log).workflow_signals}
+      where correlation_id = any(${[...new Set(waits.map(({ correlationId }) => correlationId))]}::text[])
+        and handler = any(${[...new Set(waits.map(({ handler }) => handler))]}::text[])`,
+  )
+  const ownKeys = new Set(own.map(({ execution, position }) => `${execution} ${position}`))
+  const takers = new Map<string, string>(
+    taken.map(row => [`${row.handler} ${row.correlation_id} ${row.position}`, row.execution]),
+  )
+  return {
+    has(wait, position) {
+      if (ownKeys.has(`${wait.execution} ${position}`)) return true
+      // An execution that begins anew, without its steps, gets its own events again.
+      const taker = wait.handler === null ? undefined : takers.get(`${takerOf(wait)} ${position}`)
+      return taker !== undefined && taker !== wait.execution
+    },
+  }
+}
+
+/** These events belong to one execution of their handler from now on. */
+async function recordTaken(log: Log, tx: Executor, answers: ReadonlyMap<SignalWait, number>): Promise<void> {
+  const taken = [...answers].filter(([{ handler }]) => handler !== null)
+  if (taken.length === 0) return
+  await tx.run(sql`/* workflows.take_signals */
+    insert into ${workflowNames(log).workflow_signals} (correlation_id, handler, position, execution)
+    select *
+    from unnest(
+      ${taken.map(([{ correlationId }]) => correlationId)}::text[],
+      ${taken.map(([{ handler }]) => handler)}::text[],
+      ${taken.map(([, position]) => position)}::bigint[],
+      ${taken.map(([{ execution }]) => execution)}::uuid[])
+    on conflict do nothing`)
 }
 
 async function recordAnswers(log: Log, tx: Executor, answers: ReadonlyMap<SignalWait, number>): Promise<void> {
   const waits = [...answers.keys()]
+  await recordTaken(log, tx, answers)
   await tx.run(sql`/* workflows.answer */
     with answered as (
       select *
