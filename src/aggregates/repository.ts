@@ -14,7 +14,7 @@ import { type AppendOptions, type AppendParts, appendEvents } from '../events/ap
 import { checkExpected, type Expected, isExpected } from '../events/append/prepare.ts'
 import { type Alongside, type AppendResult, earlierResults } from '../events/append/send.ts'
 import type { EventMap, NewEventIn } from '../events/definition.ts'
-import { IdempotencyConflict, VersionConflict } from '../events/errors.ts'
+import { IdempotencyConflict, IdempotencyMismatch, VersionConflict } from '../events/errors.ts'
 import { rereadable } from '../events/read/read.ts'
 import { type Aggregate, type AnyEvent, checkStream } from './aggregate.ts'
 import { type LoadParts, type LoadRange, loadState, remember } from './load.ts'
@@ -66,13 +66,16 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
   /** Looked up first: the state after the first call would refuse a second one. */
   const isRepeat = async (id: string, { idempotencyKey: key, tx }: CommitOptions): Promise<boolean> => {
     if (key === undefined) return false
-    checkStream(aggregate, id)
+    const stream = checkStream(aggregate, id)
     const executor = executorFor(parts, tx)
     const known = sql`/* aggregates.key */
-      select 1
-      from ${log.names.idempotency_keys}
-      where key = ${checkName('Idempotency key', key)}::text`
-    return (await rereadable(executor, log, () => executor.run(known))).length > 0
+      select distinct e.stream
+      from ${log.names.idempotency_keys} as k
+      left join ${log.names.events} as e on e.event_id = any(k.event_ids)
+      where k.key = ${checkName('Idempotency key', key)}::text`
+    const rows = await rereadable(executor, log, () => executor.run<{ stream: string | null }>(known))
+    if (rows.some(row => row.stream !== null && row.stream !== stream)) throw new IdempotencyMismatch({ key })
+    return rows.length > 0
   }
 
   /** Loads, stages and commits; again if the stream got further events meanwhile. */

@@ -99,6 +99,7 @@ async function decideOn(
   options: HandleSessionOptions,
   decide: (loaded: Deciding) => readonly AnyEvent[],
 ): Promise<Decided<unknown>> {
+  const stream = checkStream(aggregate, id)
   const { value, saved } = await handleWork(
     parts,
     async session => {
@@ -106,11 +107,10 @@ async function decideOn(
       return { loaded, events: decide(loaded) }
     },
     options,
+    stream,
   )
   if (value !== undefined) return { state: value.loaded.state, events: saved.repeated ? [] : value.events, saved }
-  if (saved.streams.length > 0 && saved.streams.every(({ stream }) => stream !== id))
-    throw new IdempotencyMismatch({ key: options.idempotencyKey! })
-  const { state } = await loadState(parts, aggregate, checkStream(aggregate, id), executorFor(parts, options.tx))
+  const { state } = await loadState(parts, aggregate, stream, executorFor(parts, options.tx))
   return { state, events: [], saved }
 }
 
@@ -118,12 +118,13 @@ async function handleWork<T>(
   parts: SessionParts,
   work: (session: Session) => Awaitable<T>,
   given: HandleSessionOptions = {},
+  stream?: string,
 ): Promise<HandledSession<T>> {
   refuseUnknownOptions('store.handle', given, [...saveOptionNames, 'retries'])
   const { retries = 3, ...options } = given
   const maxRetries = options.tx === undefined ? retries : 0
   const { headers, correlationId, causationId, userId }: SessionOptions = options
-  const earlier = await earlierOutcome(parts, options)
+  const earlier = await earlierOutcome(parts, options, stream)
   if (earlier !== undefined) return { value: undefined, saved: savedOf(earlier) }
   for (let attempt = 1; ; attempt++) {
     const session = openSession(parts, { headers, correlationId, causationId, userId })
@@ -137,15 +138,23 @@ async function handleWork<T>(
   }
 }
 
-/** Looked up first: the state after the first call would refuse a second one. */
+/**
+ * Looked up first: the state that the first call led to would refuse a second one. `stream`: the only one that a repeat can
+ * have written to.
+ */
 async function earlierOutcome(
   parts: SessionParts,
   { idempotencyKey: key, onRepeat, tx }: HandleSessionOptions,
+  stream: string | undefined,
 ): Promise<Sent | undefined> {
   if (key === undefined) return undefined
   checkName('Idempotency key', key)
   const executor = executorFor(parts, tx)
   const earlier = await rereadable(executor, parts.log, () => outcomeOfKey(executor, parts.log, key))
+  if (earlier !== undefined && stream !== undefined) {
+    const isOther = earlier.documents.length > 0 || earlier.streams.some(each => each.stream !== stream)
+    if (isOther) throw new IdempotencyMismatch({ key })
+  }
   if (earlier !== undefined && onRepeat === 'error') throw new IdempotencyConflict({ key })
   return earlier
 }

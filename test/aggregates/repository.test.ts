@@ -100,6 +100,16 @@ test('a command with an idempotency key is decided once, and repeats return the 
   })
 })
 
+test('a repository refuses an idempotency key of another stream', async () => {
+  const { store } = await openShop()
+  const orders = store.aggregates(Order)
+  await orders.handle('order-1', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
+
+  const other = orders.handle('order-2', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
+
+  await expect(other).rejects.toMatchObject({ code: 'idempotency_mismatch', key: 'place' })
+})
+
 test('load returns the state at a version, and at a time', async () => {
   const { store, query } = await openShop()
   const orders = store.aggregates(Order)

@@ -97,6 +97,23 @@ test('a command inside a transaction is saved with it, and gone if it is rolled 
   expect((await store.events.read('order-1').toArray()).map(event => event.type)).toEqual(['OrderPlaced', 'OrderPaid'])
 })
 
+test('an idempotency key of another stream is refused', async () => {
+  const { store } = await openShop()
+  await store.handle(Order, 'order-1', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
+  await store.documents<Customer>('customers').put('c-1', ada)
+  const session = store.session()
+  session.documents<Customer>('customers').put('c-2', ada)
+  await session.save({ idempotencyKey: 'customer' })
+
+  const other = store.handle(Order, 'order-2', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
+  const decided = store.decide(Order, 'order-2', () => placed(), { idempotencyKey: 'place' })
+  const document = store.handle(Order, 'order-3', { type: 'Place', total: 5 }, { idempotencyKey: 'customer' })
+
+  for (const refused of [other, decided, document])
+    await expect(refused).rejects.toMatchObject({ code: 'idempotency_mismatch' })
+  expect(await store.aggregates(Order).fetchLatest('order-2')).toBeUndefined()
+})
+
 test('a decision can be made on the spot, and is decided anew after a conflict', async () => {
   const { store } = await openShop()
   const id = store.newId('order')
