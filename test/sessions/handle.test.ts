@@ -100,9 +100,10 @@ test('a command inside a transaction is saved with it, and gone if it is rolled 
 test('an idempotency key of another stream is refused', async () => {
   const { store } = await openShop()
   await store.handle(Order, 'order-1', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
-  await store.documents<Customer>('customers').put('c-1', ada)
+  const customers = store.documents<Customer>('customers')
+  await customers.put('c-1', ada)
   const session = store.session()
-  session.documents<Customer>('customers').put('c-2', ada)
+  session.documents(customers).put('c-2', ada)
   await session.save({ idempotencyKey: 'customer' })
 
   const other = store.handle(Order, 'order-2', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
