@@ -93,7 +93,7 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   retention?: RetentionOptions | undefined
   /** How long `close` waits for running work. Default 5000. */
   closeMs?: number | undefined
-  /** Who acts, for the audit, unless `store.audit.withActor` says it. Default: the user of the system and the host. */
+  /** The name of the operator for the audit, unless `store.audit.withActor` gives one. Default: the user of the system and the host. */
   actor?: string | undefined
   clock?: Clock | undefined
   ids?: Ids | undefined
@@ -184,7 +184,7 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly consumers: ConsumerAdministration
   /** Events that failed for good, of consumers and of handlers. */
   readonly deadLetters: DeadLetters
-  /** What operators did: who paused, reset, retried, cancelled, …, when and with which outcome. */
+  /** What operators did: each pause, reset, retry, cancellation, …, with its actor, time and outcome. */
   readonly audit: Audit
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>

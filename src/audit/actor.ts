@@ -1,6 +1,6 @@
 /**
- * Who acts: the name that `withActor` gives, else the one the store was opened with, else the user of the operating system
- * with the host, as in `ada@host-7`.
+ * The actor of an action: the name that `withActor` gives, else the one the store was opened with, else the user of the
+ * operating system with the host, as in `ada@host-7`.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { hostname, userInfo } from 'node:os'

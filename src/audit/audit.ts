@@ -2,9 +2,9 @@
  * The audit: which operator did what, when, with which parameters, and what came of it.
  *
  *     store.consumers.pause('orders')   ─► audited ─► [audit] running ─► the call ─► [audit] done or failed
- *     store.audit.record(entry, work)   ─────┘        who: withActor, else the option `actor`, else user@host
+ *     store.audit.record(entry, work)   ─────┘        actor: withActor, else the option `actor`, else user@host
  *
- *     audit     the API: list, withActor, record           actor    who acts
+ *     audit     the API: list, withActor, record           actor    its name
  *     audited   wraps the calls of operators; which calls those are stands in `assemble.ts`
  *
  * Guarantees:
@@ -82,7 +82,7 @@ export interface AuditParts {
   readonly clock: Identifier
   readonly ids: Ids
   readonly telemetry: Telemetry
-  /** Who acts if `withActor` does not say it. Default: the user of the operating system, and the host. */
+  /** The actor if `withActor` does not give one. Default: the user of the operating system, and the host. */
   readonly actor?: string | undefined
 }
 

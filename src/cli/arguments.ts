@@ -49,7 +49,7 @@ export const globalOptions = {
     kind: 'text',
     value: 'NAME',
     env: 'RILLFLOW_ACTOR',
-    summary: 'Who acts, for the audit, if it is not the user of the system',
+    summary: 'The name of the operator for the audit, if it is not the user of the system',
   },
   json: { kind: 'flag', summary: 'Print JSON for programs instead of text for people' },
   color: {

@@ -167,7 +167,7 @@ export interface Location {
   readonly defaultTenant: string | undefined
   readonly tenancy: string | undefined
   readonly config: string | undefined
-  /** Who acts, for the audit. */
+  /** The name of the operator, for the audit. */
   readonly actor: string | undefined
 }
 
