@@ -32,6 +32,8 @@ export function send(
   { prepare, arrays, types, timeoutMs }: SendOptions,
 ): Promise<pg.QueryResult> {
   const query: Record<string, unknown> = { text: statement.text, values: statement.values, types }
+  // Always with a parse message: the server then refuses a text of two statements.
+  query.queryMode = 'extended'
   if (prepare && statement.unprepared !== true) query.name = preparedName(statement)
   if (arrays) query.rowMode = 'array'
   if (timeoutMs !== undefined) query.query_timeout = timeoutMs
