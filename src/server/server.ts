@@ -18,7 +18,7 @@
  *   last, so it does not keep the metrics of others from being shown.
  * - Requests are small and quick: no bodies, 8 KiB of headers, 10 s, 100 connections. Only GET and HEAD are answered.
  *
- * Of a store with tenants, those that this process has used are watched, the first 100: metrics have the label `tenant`,
+ * Of a store with tenants, those that this process has used and found are watched, the first 100: metrics have the label `tenant`,
  * and the store is ready if all of them are.
  *
  * What can fail: a port that is in use (`InvalidOption`). Without a database `/metrics` has the metrics of this
