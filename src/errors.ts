@@ -37,6 +37,7 @@ export {
   FolderVersionMismatch,
   InsideTransaction,
   IntegerTooLarge,
+  InvalidText,
   NotInTransaction,
   OutcomeUnknown,
   SerializationFailed,

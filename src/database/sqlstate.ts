@@ -9,6 +9,7 @@ import {
   DatabaseFailed,
   DatabaseMissing,
   DatabaseUnreachable,
+  InvalidText,
   SerializationFailed,
   ServerInRecovery,
 } from './errors.ts'
@@ -29,8 +30,13 @@ export function toRillflowError(error: unknown, statement: string): RillflowErro
   if (sqlState === undefined) return new DatabaseFailed({ sqlState: 'none', reason, statement }, error)
   if (isCollision(sqlState)) return new SerializationFailed({ reason }, error)
   if (sqlState === notPrimary) return new ServerInRecovery({}, error)
+  // A NUL that stands in JSON as an escape is seen by the server only.
+  if (sqlState === '22P05' || sqlState === '22021')
+    return new InvalidText({ statement, parameter: 0, reason: text }, error)
   return new DatabaseFailed({ sqlState, reason, statement }, error)
 }
+
+const text = 'contains a character'
 
 /** Turns an error of the first contact into one that says which part of the url is wrong. */
 export function toConnectError(error: unknown, to: { address: string; user: string; database: string }): RillflowError {

@@ -8,6 +8,7 @@ import type { Database, Executor, Transaction, TransactionOptions } from './data
 import { InsideTransaction, NotInTransaction, OutcomeUnknown, TransactionClosed } from './errors.ts'
 import { type Statement, sql } from './sql.ts'
 import { noActiveTransaction, sqlStateOf } from './sqlstate.ts'
+import { refuseUnstorable } from './storable.ts'
 
 /** One open transaction, for the code that runs inside it. */
 export interface OpenTransaction {
@@ -75,7 +76,8 @@ export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
  */
 export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<ForeignQuery['types']>): Executor {
   if (isPool(tx)) throw new NotInTransaction({ given: 'pool' })
-  const send = async ({ text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
+  const send = async ({ label, text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
+    refuseUnstorable(label, values)
     const query = { text, values: values as unknown[], types }
     return (await tx.query(rowMode === undefined ? query : { ...query, rowMode })).rows
   }

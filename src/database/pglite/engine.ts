@@ -17,6 +17,7 @@ import { setImmediate } from 'node:timers'
 import type { PGlite } from '@electric-sql/pglite'
 import { parsers } from '../parse.ts'
 import { preparedName, type Statement } from '../sql.ts'
+import { refuseUnstorable } from '../storable.ts'
 import * as wire from './wire.ts'
 
 export interface Engine {
@@ -126,6 +127,7 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
 
   return {
     async run(statement, arrays) {
+      refuseUnstorable(statement.label, statement.values)
       await prepare()
       const wasIdle = status === 'I'
       const reply = await sendPrepared(statement, arrays)
@@ -136,6 +138,7 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
       return check(await sendPrepared(statement, arrays)).rows
     },
     async query(text, values) {
+      refuseUnstorable('a query', values)
       await prepare()
       const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
       return check(await send([...opening, wire.execute, noCopyData, wire.sync])).rows

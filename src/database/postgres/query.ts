@@ -3,6 +3,7 @@ import type pg from 'pg'
 import { type Deferred, deferred } from '../../core/abort.ts'
 import { parsers } from '../parse.ts'
 import { preparedName, type Statement } from '../sql.ts'
+import { refuseUnstorable } from '../storable.ts'
 
 export interface DriverTypes {
   getTypeParser(oid: number, format?: string): (text: string) => unknown
@@ -26,11 +27,12 @@ export interface SendOptions {
 }
 
 /** Sends through a pool or a single connection, prepared under a name if `prepare` is true. */
-export function send(
+export async function send(
   to: { query(query: pg.QueryConfig): Promise<pg.QueryResult> },
   statement: Statement,
   { prepare, arrays, types, timeoutMs }: SendOptions,
 ): Promise<pg.QueryResult> {
+  refuseUnstorable(statement.label, statement.values)
   const query: Record<string, unknown> = { text: statement.text, values: statement.values, types }
   // Always with a parse message: the server then refuses a text of two statements.
   query.queryMode = 'extended'

@@ -15,6 +15,7 @@ import type { Database, Transaction, TransactionOptions } from '../database.ts'
 import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../errors.ts'
 import { identifier, type Statement, sql } from '../sql.ts'
 import { isConnectionLost, toRillflowError } from '../sqlstate.ts'
+import { refuseUnstorable } from '../storable.ts'
 import { assertOpen, type OpenTransaction, runInside } from '../transaction.ts'
 import { copyFromText } from './copy.ts'
 import { type DriverTypes, send } from './query.ts'
@@ -112,6 +113,7 @@ function transactionOn(
     runArrays: async statement => (await runStatement(statement, true)) as unknown[][],
     async query<R extends object>(text: string, values: readonly unknown[] = []) {
       assertOpen(state)
+      refuseUnstorable('a query', values)
       const query = { text, values: values as unknown[], types: parts.types as pg.CustomTypesConfig }
       return (await connection.track(connection.client.query(query))).rows as R[]
     },

@@ -36,7 +36,7 @@ export function faultOfShape(table: TableShape): string | undefined {
 }
 
 /** The mark that a sync leaves in the comment of an index that it has made. */
-export const indexMark = /^rillflow [0-9a-f]{16}$/
+export const indexMark: RegExp = /^rillflow [0-9a-f]{16}$/
 
 const storageOption =
   /^(?:toast\.)?(?:fillfactor|toast_tuple_target|autovacuum_\w+|parallel_workers)=(?:[0-9.]+|true|false|on|off)$/
