@@ -257,7 +257,15 @@ async function open<M extends EventMap>(given: StoreOptions<M>, storesDefinition
 
 export const storeOptionNames: readonly string[] = optionNames<StoreOptions>({
   ...{ url: true, pool: true, folder: true, memory: true, database: true, schema: true, migrate: true, channel: true },
-  ...{ maxConnections: true, maxUses: true, connectTimeoutMs: true, ssl: true, prepare: true, listen: true },
+  ...{
+    maxConnections: true,
+    maxUses: true,
+    connectTimeoutMs: true,
+    ssl: true,
+    password: true,
+    prepare: true,
+    listen: true,
+  },
   ...{ answerTimeoutMs: true, transactionTimeoutMs: true, slowStatementMs: true, explainSlow: true, closeMs: true },
   ...{ maxEventBytes: true, maxDocumentBytes: true, validateOnRead: true, pollMs: true, resendMs: true },
   ...{ maxQueuedAppends: true, workflows: true, retention: true, sessionDefaults: true },

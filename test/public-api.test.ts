@@ -77,7 +77,7 @@ const errors = `
   EventUndecodable ExecutionLost ExecutionNotParked ExecutionTimeout FoldFailed FolderLocked FolderNotEmpty FolderNotWritable
   FolderVersionMismatch HandlerNotFound ConsumerTimeout HopsExceeded IdempotencyConflict IdempotencyMismatch
   ImportBypassesInline ImportMismatch InlineProjectionFailed InlineProjectionUnknown InsideTransaction
-  InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument InvalidEvent InvalidFilter InvalidName
+  InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument InvalidEvent InvalidFilter InvalidName InvalidText
   InvalidOption InvalidPatch InvalidProjectionValue InvalidQuery InvalidResult InvalidScheduleResult InvalidStepResult
   JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled RunnerNotFound NonDeterministic NonRetryable
   NotInTransaction NotOne OutcomeUnknown Overloaded PatchMismatch ProjectionNotSynced RebuildImpossible RebuildRunning RetryLater

@@ -19,6 +19,7 @@ import { refuseInside } from '../transaction.ts'
 import { copyToBuffer } from './copy.ts'
 import { listenPostgres } from './listen.ts'
 import { driverTypes, openRunningCalls, send } from './query.ts'
+import { type Secret, withDefaultTls, withPassword } from './secured.ts'
 import { runPostgresTransaction } from './transaction.ts'
 
 export interface PostgresOptions {
@@ -32,7 +33,9 @@ export interface PostgresOptions {
   maxUses?: number | undefined
   /** How long to wait for a connection. Default 10 000. */
   connectTimeoutMs?: number | undefined
-  /** The `ssl` option of `pg`: true, or TLS options. */
+  /** The password of the role, or where it is kept: `{ env }`, `{ file }` or a function, which is asked for each connection. Default: that of the url. */
+  password?: Secret | undefined
+  /** The `ssl` option of `pg`: true, false, or TLS options. Default: true for a server on another machine, unless the url says otherwise. */
   ssl?: boolean | object | undefined
   /** False behind a pooler in transaction mode, which does not support prepared statements. Default true. */
   prepare?: boolean | undefined
@@ -56,8 +59,9 @@ export interface PgClient {
   release(error?: Error | boolean): void
 }
 
-export async function openPostgres(options: PostgresOptions): Promise<Database> {
-  const { default: driver } = await import('pg')
+export async function openPostgres(given: PostgresOptions): Promise<Database> {
+  const options = withDefaultTls(given)
+  const driver = withPassword((await import('pg')).default, options.password)
   const clients = new Set<pg.Client>()
   const pool = options.pool === undefined ? ownPool(driver, options, clients) : (options.pool as pg.Pool)
   const isOwnPool = options.pool === undefined
