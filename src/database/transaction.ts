@@ -77,7 +77,7 @@ export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
 export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<ForeignQuery['types']>): Executor {
   if (isPool(tx)) throw new NotInTransaction({ given: 'pool' })
   const send = async ({ label, text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
-    refuseUnstorable(label, values)
+    refuseUnstorable(label, text, values)
     const query = { text, values: values as unknown[], types }
     return (await tx.query(rowMode === undefined ? query : { ...query, rowMode })).rows
   }

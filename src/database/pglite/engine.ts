@@ -127,7 +127,7 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
 
   return {
     async run(statement, arrays) {
-      refuseUnstorable(statement.label, statement.values)
+      refuseUnstorable(statement.label, statement.text, statement.values)
       await prepare()
       const wasIdle = status === 'I'
       const reply = await sendPrepared(statement, arrays)
@@ -138,7 +138,7 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
       return check(await sendPrepared(statement, arrays)).rows
     },
     async query(text, values) {
-      refuseUnstorable('a query', values)
+      refuseUnstorable('a query', text, values)
       await prepare()
       const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
       return check(await send([...opening, wire.execute, noCopyData, wire.sync])).rows

@@ -32,7 +32,7 @@ export async function send(
   statement: Statement,
   { prepare, arrays, types, timeoutMs }: SendOptions,
 ): Promise<pg.QueryResult> {
-  refuseUnstorable(statement.label, statement.values)
+  refuseUnstorable(statement.label, statement.text, statement.values)
   const query: Record<string, unknown> = { text: statement.text, values: statement.values, types }
   // Always with a parse message: the server then refuses a text of two statements.
   query.queryMode = 'extended'

@@ -113,7 +113,7 @@ function transactionOn(
     runArrays: async statement => (await runStatement(statement, true)) as unknown[][],
     async query<R extends object>(text: string, values: readonly unknown[] = []) {
       assertOpen(state)
-      refuseUnstorable('a query', values)
+      refuseUnstorable('a query', text, values)
       const query = { text, values: values as unknown[], types: parts.types as pg.CustomTypesConfig }
       return (await connection.track(connection.client.query(query))).rows as R[]
     },
