@@ -56,7 +56,7 @@ async function introduce(socket: Socket, listeners: GuestListeners): Promise<Gue
   let granted = expected<number>()
   let replied = expected<Buffer>()
   let isLost = false
-  let heardAt = Date.now()
+  let receivedAt = Date.now()
   // Only while something is awaited: a guest without work does not keep its process alive.
   let alive: NodeJS.Timeout | undefined
 
@@ -79,9 +79,9 @@ async function introduce(socket: Socket, listeners: GuestListeners): Promise<Gue
   const stir = (): void => {
     socket.ref()
     if (alive !== undefined) return
-    heardAt = Date.now()
+    receivedAt = Date.now()
     alive = setInterval(() => {
-      if (Date.now() - heardAt > silenceMs) socket.destroy()
+      if (Date.now() - receivedAt > silenceMs) socket.destroy()
       else sendFrame(socket, 'alive')
     }, aliveEveryMs)
   }
@@ -89,7 +89,7 @@ async function introduce(socket: Socket, listeners: GuestListeners): Promise<Gue
   socket.on('error', () => {})
   socket.on('close', lose)
   onFrames(socket, (kind, body) => {
-    heardAt = Date.now()
+    receivedAt = Date.now()
     switch (kind) {
       case 'welcome':
         return welcomed.resolve(readObject<Welcome>(body))

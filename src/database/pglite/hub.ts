@@ -107,19 +107,19 @@ function welcome(socket: Socket, prefix: string, parts: HubParts, guests: Set<Gu
   let endTurn: (() => void) | undefined
   let status: wire.Status | undefined = 'I'
   let hasPrepared = false
-  let heardAt = Date.now()
+  let receivedAt = Date.now()
   // A guest sends its next message after the reply to the last: the chain only keeps the end behind what runs.
   let running: Promise<void> = Promise.resolve()
 
   const watch = setInterval(() => {
-    if (endTurn !== undefined && Date.now() - heardAt > silenceMs) socket.destroy()
+    if (endTurn !== undefined && Date.now() - receivedAt > silenceMs) socket.destroy()
   }, silenceMs / 10)
   watch.unref()
   socket.unref()
 
   const take = async (): Promise<void> => {
     endTurn = await turns.take(giveUp.signal)
-    heardAt = Date.now()
+    receivedAt = Date.now()
     sendNumber(socket, 'granted', shared.generation)
   }
   const exchange = async (message: Buffer): Promise<void> => {
@@ -156,7 +156,7 @@ function welcome(socket: Socket, prefix: string, parts: HubParts, guests: Set<Gu
   const hint = (channel: string, payload: string): void => guest.send('hint', channel, payload)
 
   onFrames(socket, (kind, body) => {
-    heardAt = Date.now()
+    receivedAt = Date.now()
     switch (kind) {
       case 'hello':
         sendObject(socket, 'welcome', { protocol, prefix })
