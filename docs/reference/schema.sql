@@ -1833,7 +1833,7 @@ set plan_cache_mode = force_generic_plan
 set lock_timeout = '10s'
 set jit = off
 as $body$
--- revision 2
+-- revision 3
 declare
   dispatcher "rillflow"."consumers";
   known text[];
@@ -1849,7 +1849,7 @@ begin
     for update;
   outcome := case
     when dispatcher.fence is distinct from p_fence then 'lost'
-    when dispatcher.checkpoint < p_reached or dispatcher.checkpoint >= p_first then 'moved'
+    when dispatcher.checkpoint <> p_reached or dispatcher.checkpoint >= p_first then 'moved'
     when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
   if outcome is not null then
     return;

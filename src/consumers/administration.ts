@@ -128,10 +128,12 @@ export function openAdministration({ consumers, services, runnables }: Administr
     async runUntilIdle(of, options = {}) {
       log.database.refuseInsideTransaction('runUntilIdle')
       if (of === undefined) {
-        let total = await runUntilIdle(consumers, byHand(), options)
-        for (const name of consumers.divided?.names() ?? [])
-          total += (await consumers.divided!.runUntilIdle(name, options)).count
-        return total
+        const names = consumers.divided?.names() ?? []
+        const parts = [
+          () => runUntilIdle(consumers, byHand(), options),
+          ...names.map(name => async () => (await consumers.divided!.runUntilIdle(name, options)).count),
+        ]
+        return runEach(parts)
       }
       const name = nameOf(of)
       if (isDivided(name)) return (await consumers.divided!.runUntilIdle(name, options)).count
@@ -222,6 +224,20 @@ export function openAdministration({ consumers, services, runnables }: Administr
       },
     }
   }
+}
+
+/** The sum of their results. A part that finds a checkpoint beyond the head does not delay the others. */
+async function runEach(parts: readonly (() => Promise<number>)[]): Promise<number> {
+  let total = 0
+  let failure: { readonly error: unknown } | undefined
+  for (const part of parts)
+    total += await part().catch((error: unknown) => {
+      if (!isRillflowError(error, 'checkpoint_beyond_head')) throw error
+      failure ??= { error }
+      return 0
+    })
+  if (failure !== undefined) throw failure.error
+  return total
 }
 
 function observed(runnable: Runnable, onStart: () => void, onStop: () => void): Runnable {

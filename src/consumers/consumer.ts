@@ -75,6 +75,8 @@ export interface Consumer {
 export interface AtOnceContext {
   /** The fence of the lease. */
   readonly fence: number
+  /** The checkpoint that is stored. */
+  readonly from: number
   /** The checkpoint once these events are applied. */
   readonly checkpoint: number
   readonly faults: ReadonlyMap<number, unknown>

@@ -4,6 +4,7 @@
  */
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import type { Settled } from '../events/order/order.ts'
 import { type OwnerName, ownerOfRow } from './dead-letters/owner.ts'
 import { consumerNames } from './schema.ts'
 
@@ -15,12 +16,17 @@ export interface ConsumerMetrics {
   readonly lagSeconds: number
   readonly isPaused: boolean
   readonly isLeased: boolean
+  /** Whether the log ends before the checkpoint. */
+  readonly isBeyondHead: boolean
   /** Open ones; 10 000 stands for that many or more. */
   readonly deadLetters: number
 }
 
 /** The first 5000 consumers by name. Of each, the newest 10 000 dead letters are counted. */
-export async function readConsumerMetrics(log: Log, settled: number): Promise<ConsumerMetrics[]> {
+export async function readConsumerMetrics(
+  log: Log,
+  { settled, head }: Pick<Settled, 'settled' | 'head'>,
+): Promise<ConsumerMetrics[]> {
   const { events, clock } = log.names
   const { consumers, dead_letters } = consumerNames(log)
   // Embedded, a lease of an earlier opening of the database belongs to a process that has ended.
@@ -64,6 +70,7 @@ export async function readConsumerMetrics(log: Log, settled: number): Promise<Co
       state: row.state,
       isPaused: row.paused,
       isLeased: row.leased,
+      isBeyondHead: !isInline && row.checkpoint > head,
       lag: isInline ? 0 : Math.max(0, settled - row.checkpoint),
       lagSeconds: isInline ? 0 : Math.max(0, row.lag_seconds ?? 0),
       deadLetters: row.dead_letters,

@@ -27,6 +27,8 @@ export interface ConsumerStatus {
   readonly checkpoint: number
   /** The last settled position. */
   readonly head: number
+  /** Whether the log ends before the checkpoint: it is another log, or an older one, and the consumer does not run. */
+  readonly isBeyondHead: boolean
   /** Positions between checkpoint and head; not all of them need be events it wants. */
   readonly lag: number
   /** How long the first event after the checkpoint has been waiting; 0 if there is none. */
@@ -108,7 +110,7 @@ async function statusOfNew(log: Log, { name, kind, from }: Consumer): Promise<Co
   return {
     ...{ name, kind, checkpoint, head, group: undefined, state: 'active', isRegistered: true, isPaused: false },
     ...{ lag: head - checkpoint, lagSeconds: 0, attempts: 0, retryInMs: undefined, lease: undefined },
-    ...{ deadLetters: 0, lastError: undefined, progressedAt: undefined },
+    ...{ deadLetters: 0, lastError: undefined, progressedAt: undefined, isBeyondHead: false },
   }
 }
 
@@ -163,6 +165,7 @@ function combine(consumers: Consumers, rows: readonly RowStatus[]): ConsumerStat
       ...slowest,
       ...{ name, group, isRegistered },
       isPaused: all.every(row => row.isPaused),
+      isBeyondHead: all.some(row => row.isBeyondHead),
       deadLetters: all.reduce((sum, row) => sum + row.deadLetters, 0),
       lastError: all.find(row => row.lastError !== undefined)?.lastError,
       lease: slowest.lease ?? all.find(row => row.lease !== undefined)?.lease,
@@ -199,7 +202,7 @@ export async function readStatus(
   log: Log,
   { names, kind }: { names?: readonly string[] | undefined; kind?: ConsumerKind | undefined } = {},
 ): Promise<RowStatus[]> {
-  const { settled } = await settle(log)
+  const { settled, head } = await settle(log)
   const { clock } = log.names
   const { consumers, dead_letters } = consumerNames(log)
   const rows = await log.database.run<StatusRow>(sql`/* consumers.status */
@@ -223,10 +226,10 @@ export async function readStatus(
     where (${names ?? null}::text[] is null or c.name = any(${names ?? null}::text[]))
       and (${kind ?? null}::text is null or c.kind = ${kind ?? null}::text)
     order by c.name`)
-  return rows.map(row => statusOf(row, settled))
+  return rows.map(row => ({ ...statusOf(row, settled), isBeyondHead: row.state !== 'inline' && row.checkpoint > head }))
 }
 
-function statusOf(row: StatusRow, head: number): RowStatus {
+function statusOf(row: StatusRow, head: number): Omit<RowStatus, 'isBeyondHead'> {
   const { name, kind, attempts } = row
   const isInline = row.state === 'inline'
   const checkpoint = isInline && row.checkpoint < head ? head : row.checkpoint

@@ -1,7 +1,8 @@
 /**
- * Whether the store is ready: the database answers, the schema is as it should be, and no consumer is too far behind.
+ * Whether the store is ready: the database answers, the schema is as it should be, and no consumer is too far behind, or
+ * beyond the end of the log.
  *
- *     ready ── database away, drift, lag ──► not ready ── none of them ──► ready         each change is logged
+ *     ready ── database away, drift, lag, beyond ──► not ready ── none of them ──► ready         each change is logged
  *
  * The answer has words and no data, because it is open to all. The log has the details, and the metrics have the lag of
  * each consumer. A consumer that is paused, inline or being rebuilt is not considered to be behind.
@@ -27,7 +28,7 @@ export interface HealthOptions extends LagLimits {
   lagLimits?: Readonly<Record<string, LagLimits>> | undefined
 }
 
-export type Reason = 'database_unreachable' | 'schema_drift' | 'consumer_lag'
+export type Reason = 'database_unreachable' | 'schema_drift' | 'consumer_lag' | 'checkpoint_beyond_head'
 
 export interface HealthSource {
   readonly log: Log
@@ -80,7 +81,11 @@ export function openHealthCheck(
     if (problems.length > 0) return { reasons: ['schema_drift'], details: { problems } }
     const { consumers } = await metrics()
     const behind = consumers.filter(each => isBehind(each, options))
-    return { reasons: behind.length > 0 ? ['consumer_lag'] : [], details: { consumers: behind } }
+    const beyond = consumers.filter(each => each.isBeyondHead)
+    const reasons: Reason[] = []
+    if (behind.length > 0) reasons.push('consumer_lag')
+    if (beyond.length > 0) reasons.push('checkpoint_beyond_head')
+    return { reasons, details: { consumers: [...behind, ...beyond] } }
   }
 
   async function readDrift(): Promise<readonly unknown[]> {

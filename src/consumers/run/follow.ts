@@ -93,7 +93,8 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
     }
     if (progress !== undefined) await saveCursor(progress)
   } catch (error) {
-    if (!isRillflowError(error, 'lease_lost')) throw error
+    // The next holder begins with the row.
+    if (!isRillflowError(error, 'lease_lost') && !isRillflowError(error, 'checkpoint_moved')) throw error
   } finally {
     interruption.dispose()
   }
@@ -123,7 +124,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
 
   async function apply(at: Progress, page: Page): Promise<boolean> {
     const started = performance.now()
-    const work = { log, consumer, lease, attempts: at.attempts, breaker, lost }
+    const work = { log, consumer, lease, from: at.saved, attempts: at.attempts, breaker, lost }
     const outcome = await applyPage(work, page).catch((error: unknown) => {
       if (isRillflowError(error, 'consumer_timeout')) pace.tooLong(page.events.length)
       throw error
@@ -157,7 +158,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
 
   async function saveCursor(at: Progress): Promise<void> {
     if (at.cursor <= at.saved || at.attempts > 0) return
-    await save(log, lease, { checkpoint: at.cursor }, log.database)
+    await save(log, lease, { from: at.saved, checkpoint: at.cursor }, log.database)
     at.saved = at.cursor
     savedAt = performance.now()
   }

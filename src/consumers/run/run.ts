@@ -46,27 +46,35 @@ export function runOnce(consumers: Consumers, consumer: Consumer, options: RunOp
   return runLeased(consumers, consumer, options, () => false)
 }
 
-/** Batches until a consumer can apply no event now; returns how many events were passed. */
+/**
+ * Batches until no consumer can apply an event now; returns how many events were passed. A consumer that cannot run does
+ * not delay the others: its error is thrown after they have run.
+ */
 export async function runUntilIdle(
   consumers: Consumers,
   all: readonly Consumer[],
   { signal }: RunOptions = {},
 ): Promise<number> {
   let total = 0
+  let failure: { readonly error: unknown } | undefined
   for (const consumer of all) {
     for (;;) {
       throwIfAborted(signal)
       const until = performance.now() + consumer.leaseMs / 3
       const isTime = (): boolean => performance.now() < until
       const { result, count } = await runLeased(consumers, consumer, { signal }, isTime).catch((error: unknown) => {
-        // Another runner continued with it, or an operator changed it.
-        if (isRillflowError(error, 'lease_lost')) return { result: 'processed' as const, count: 0 }
-        throw error
+        // Another runner continued with it, an operator changed it, or the server has lost its last writes.
+        if (isRillflowError(error, 'lease_lost') || isRillflowError(error, 'checkpoint_moved'))
+          return { result: 'processed' as const, count: 0 }
+        if (signal?.aborted || !isRillflowError(error, 'checkpoint_beyond_head')) throw error
+        failure ??= { error }
+        return { result: 'idle' as const, count: 0 }
       })
       total += count
       if (result !== 'processed') break
     }
   }
+  if (failure !== undefined) throw failure.error
   return total
 }
 
@@ -124,15 +132,15 @@ async function runHeld(
   while (at.checkpoint < settled) {
     const page = await feed.page(consumer.filter, at.checkpoint, settled, consumer.batchSize)
     if (page.events.length > 0) {
-      const work = { log, consumer, lease, attempts: at.attempts, breaker: undefined, lost }
+      const work = { log, consumer, lease, from: at.checkpoint, attempts: at.attempts, breaker: undefined, lost }
       const outcome = await applyPage(work, page)
       at.checkpoint = outcome.checkpoint
       at.attempts = outcome.attempts
       at.isPaused = outcome.isPaused
       return resultOf(outcome)
     }
+    await save(log, lease, { from: at.checkpoint, checkpoint: page.reached }, log.database)
     at.checkpoint = page.reached
-    await save(log, lease, { checkpoint: at.checkpoint }, log.database)
   }
   return { result: 'idle', count: 0 }
 }

@@ -105,12 +105,12 @@ export async function catchUp(build: Build): Promise<void> {
       }
       const page = await pages.next(build.checkpoint, settled, pace.limit())
       if (page.events.length === 0) {
-        await save(log, lease, { checkpoint: page.reached }, log.database)
+        await save(log, lease, { from: build.checkpoint, checkpoint: page.reached }, log.database)
         build.checkpoint = page.reached
       } else {
         const startedAt = performance.now()
         const outcome = await applyPage(
-          { log, consumer, lease, attempts: build.attempts, breaker: undefined, lost },
+          { log, consumer, lease, from: build.checkpoint, attempts: build.attempts, breaker: undefined, lost },
           page,
         )
         if (outcome.error === undefined) pace.took(outcome.processed, performance.now() - startedAt)

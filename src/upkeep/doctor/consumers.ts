@@ -25,6 +25,11 @@ export function checkConsumers(log: Log, { lagMs }: DoctorLimits): Check[] {
       ok: `No consumer is more than ${lagMs / 1000} s behind.`,
       find: ofEach(status => findLag(status, lagMs)),
     },
+    {
+      name: 'consumers.checkpoints',
+      ok: 'No checkpoint is beyond the end of the log.',
+      find: ofEach(findBeyondHead),
+    },
     { name: 'consumers.leases', ok: 'No lease was abandoned.', find: () => findAbandonedLeases(log) },
     { name: 'consumers.rebuilds', ok: 'No read model has to be rebuilt.', find: () => findRebuilds(log) },
     { name: 'dead_letters', ok: 'There are no open dead letters.', find: () => findDeadLetters(log) },
@@ -65,11 +70,23 @@ function findLag(status: RowStatus, lagMs: number): FoundProblem | undefined {
   }
 }
 
+function findBeyondHead(status: RowStatus): FoundProblem | undefined {
+  const { name, kind, checkpoint, head, isBeyondHead } = status
+  if (!isBeyondHead) return undefined
+  const rebuild = kind === 'projection' ? `, or rebuild it: store.projections.rebuild(${JSON.stringify(name)})` : ''
+  return {
+    level: 'error',
+    message: `The checkpoint of consumer "${name}" is ${checkpoint}, but the log ends at ${head}: another log, or an older one, was put in its place. The consumer does not run, because it would miss the events up to its checkpoint when they come.`,
+    fix: `Move it to a position that you trust with ${callOf('reset', status)}${rebuild}.`,
+  }
+}
+
 /** The call of `store.consumers` that names this consumer. */
-function callOf(verb: 'resume' | 'remove', { kind, name }: RowStatus): string {
-  if (kind !== 'subscription') return `store.consumers.${verb}(${JSON.stringify(name)})`
+function callOf(verb: 'resume' | 'remove' | 'reset', { kind, name }: RowStatus): string {
+  const position = verb === 'reset' ? ', position' : ''
+  if (kind !== 'subscription') return `store.consumers.${verb}(${JSON.stringify(name)}${position})`
   const [subscription, group] = name.replace(/#\d+$/, '').split('/').map(decodeURIComponent)
-  return `store.consumers.${verb}(${JSON.stringify(subscription)}, { group: ${JSON.stringify(group)} })`
+  return `store.consumers.${verb}(${JSON.stringify(subscription)}${position}, { group: ${JSON.stringify(group)} })`
 }
 
 async function findAbandonedLeases(log: Log): Promise<FoundProblem[]> {
