@@ -112,6 +112,7 @@ create table "rillflow"."consumers" (
   created_at timestamptz not null default now(),
   progressed_at timestamptz not null default now(),
   attempts integer not null default 0,
+  batch_limit integer,
   name text collate "C" primary key,
   kind text not null,
   state text not null default 'active',
@@ -356,6 +357,7 @@ create table "rillflow"."workflow_steps" (
 );
 
 create table "rillflow"."workflow_waits" (
+  position bigint not null,
   since bigint not null,
   execution uuid not null,
   ordinal integer not null,
@@ -363,9 +365,18 @@ create table "rillflow"."workflow_waits" (
   name text collate "C" not null,
   correlation_id text collate "C" not null,
   type text collate "C",
+  handler text collate "C",
   child text collate "C",
   match jsonb,
   primary key (execution, kind, name)
+);
+
+create table "rillflow"."workflow_signals" (
+  position bigint not null,
+  execution uuid not null,
+  correlation_id text collate "C" not null,
+  handler text collate "C" not null,
+  primary key (correlation_id, handler, position)
 );
 
 create index workflow_waits_signal on "rillflow"."workflow_waits" (correlation_id, type) where type is not null;
@@ -470,7 +481,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '819930e0e1883a85cc0ff9f6140031604667fce9a3e58771a0ad2c0584b53d76', true);
+values (1, 'baseline', 'd01a02238bfac7ab4d9108aad3d667cfdebda7070c688313dc8a2f0e4806ac71', true);
 
 -- function clock
 

@@ -29,6 +29,7 @@ import {
   lostBy,
   newFence,
   newOwner,
+  smallerIfLost,
 } from './row.ts'
 import { consumerNames } from './schema.ts'
 
@@ -224,6 +225,7 @@ export async function takeToRebuild(
       update ${consumerNames(log).consumers} as c
       set state = case when c.state = 'rebuilding' and not ${restart}::boolean then 'rebuilding' else 'emptying' end,
         owner = ${owner}::text,
+        ${smallerIfLost(log)},
         ${lastsFor(log, leaseMs)},
         ${newFence(log)}
       where c.name = ${name}::text

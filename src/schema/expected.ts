@@ -17,6 +17,7 @@ const others: SchemaShape = {
         created_at: 'timestamp with time zone not null default now()',
         progressed_at: 'timestamp with time zone not null default now()',
         attempts: 'integer not null default 0',
+        batch_limit: 'integer',
         name: 'text collate "C" not null',
         kind: 'text not null',
         state: "text not null default 'active'::text",

@@ -35,6 +35,8 @@ export interface Work {
   readonly lease: Held
   /** The checkpoint that is stored. */
   readonly from: number
+  /** The most events that this batch could have had. */
+  readonly batchLimit: number
   /** How often the first event after the checkpoint has failed. */
   readonly attempts: number
   readonly breaker: Breaker | undefined
@@ -120,7 +122,7 @@ async function tryAll(
   try {
     const { isPaused } = await attempt.run(async tx => {
       await attempt.handle(tx, events)
-      return save(work.log, work.lease, { from: work.from, checkpoint }, tx)
+      return save(work.log, work.lease, { from: work.from, checkpoint, batchLimit: work.batchLimit }, tx)
     })
     return allApplied(events, checkpoint, isPaused)
   } catch (error) {
