@@ -111,6 +111,7 @@ create table "rillflow"."consumers" (
   paused_at timestamptz,
   created_at timestamptz not null default now(),
   progressed_at timestamptz not null default now(),
+  seen_at timestamptz not null default now(),
   attempts integer not null default 0,
   batch_limit integer,
   name text collate "C" primary key,
@@ -481,7 +482,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', 'd01a02238bfac7ab4d9108aad3d667cfdebda7070c688313dc8a2f0e4806ac71', true);
+values (1, 'baseline', '4729211b7ac043798616ffce71abc6b7c6d710b210554d5968d1f21010f14757', true);
 
 -- function clock
 

@@ -6,6 +6,7 @@ import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { Settled } from '../events/order/order.ts'
 import { type OwnerName, ownerOfRow } from './dead-letters/owner.ts'
+import { isUnseen } from './runners/row.ts'
 import { consumerNames } from './schema.ts'
 
 export interface ConsumerMetrics {
@@ -18,6 +19,8 @@ export interface ConsumerMetrics {
   readonly isLeased: boolean
   /** Whether the log ends before the checkpoint. */
   readonly isBeyondHead: boolean
+  /** Whether no other process has had its code for a minute. */
+  readonly isUnseen: boolean
   /** Open ones; 10 000 stands for that many or more. */
   readonly deadLetters: number
 }
@@ -38,6 +41,7 @@ export async function readConsumerMetrics(
     checkpoint: number
     paused: boolean
     leased: boolean
+    unseen: boolean
     lag_seconds: number | null
     dead_letters: number
   }>(sql`/* consumers.metrics */
@@ -46,6 +50,7 @@ export async function readConsumerMetrics(
       coalesce(
         c.lease_until > ${clock}(c.lease_until)
           and (${instanceId}::text is null or split_part(c.owner, '/', 1) = ${instanceId}::text), false) as leased,
+      ${isUnseen(log)} as unseen,
       (select extract(epoch from ${clock}(e.created_at) - e.created_at)::float8
         from ${events} as e
         where e.position > c.checkpoint
@@ -70,6 +75,7 @@ export async function readConsumerMetrics(
       state: row.state,
       isPaused: row.paused,
       isLeased: row.leased,
+      isUnseen: row.unseen,
       isBeyondHead: !isInline && row.checkpoint > head,
       lag: isInline ? 0 : Math.max(0, settled - row.checkpoint),
       lagSeconds: isInline ? 0 : Math.max(0, row.lag_seconds ?? 0),

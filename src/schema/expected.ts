@@ -16,6 +16,7 @@ const others: SchemaShape = {
         paused_at: 'timestamp with time zone',
         created_at: 'timestamp with time zone not null default now()',
         progressed_at: 'timestamp with time zone not null default now()',
+        seen_at: 'timestamp with time zone not null default now()',
         attempts: 'integer not null default 0',
         batch_limit: 'integer',
         name: 'text collate "C" not null',

@@ -8,14 +8,15 @@ import {
 } from '../../consumers/insight.ts'
 import { type RowStatus, readStatus } from '../../consumers/status.ts'
 import type { Log } from '../../events/log.ts'
-import type { Check, DoctorLimits, FoundProblem } from './doctor.ts'
+import type { Check, DoctorLimits, DoctorParts, FoundProblem } from './doctor.ts'
 
-export function checkConsumers(log: Log, { lagMs }: DoctorLimits): Check[] {
+export function checkConsumers({ log, consumers }: DoctorParts, { lagMs }: DoctorLimits): Check[] {
   let statuses: Promise<RowStatus[]> | undefined
   const readOnce = (): Promise<RowStatus[]> => {
     statuses ??= readStatus(log)
     return statuses
   }
+  const isOrphaned = (status: RowStatus): boolean => status.isUnseen && !consumers.hasCodeFor(status)
   const ofEach = (find: (status: RowStatus) => FoundProblem | undefined) => async (): Promise<FoundProblem[]> =>
     (await readOnce()).flatMap(status => find(status) ?? [])
   return [
@@ -23,12 +24,17 @@ export function checkConsumers(log: Log, { lagMs }: DoctorLimits): Check[] {
     {
       name: 'consumers.lag',
       ok: `No consumer is more than ${lagMs / 1000} s behind.`,
-      find: ofEach(status => findLag(status, lagMs)),
+      find: ofEach(status => (isOrphaned(status) ? undefined : findLag(status, lagMs))),
     },
     {
       name: 'consumers.checkpoints',
       ok: 'No checkpoint is beyond the end of the log.',
       find: ofEach(findBeyondHead),
+    },
+    {
+      name: 'consumers.orphaned',
+      ok: 'Every consumer has a process with its code.',
+      find: ofEach(status => (isOrphaned(status) ? toOrphanProblem(status) : undefined)),
     },
     { name: 'consumers.leases', ok: 'No lease was abandoned.', find: () => findAbandonedLeases(log) },
     { name: 'consumers.rebuilds', ok: 'No read model has to be rebuilt.', find: () => findRebuilds(log) },
@@ -67,6 +73,16 @@ function findLag(status: RowStatus, lagMs: number): FoundProblem | undefined {
       lease === undefined
         ? `Start a program that has its code (store.start(), or rillflow run). If it is no longer needed, call ${callOf('remove', status)}.`
         : 'Look at how long its code takes, raise its batchSize, or divide its work.',
+  }
+}
+
+function toOrphanProblem(status: RowStatus): FoundProblem {
+  const { name, kind, lag } = status
+  const tables = kind === 'projection' ? ' With { dropTables: true } its tables are dropped, too.' : ''
+  return {
+    level: 'warning',
+    message: `No process has the code of consumer "${name}". It is ${lag} positions behind, and retention keeps all events after its checkpoint.`,
+    fix: `If it is no longer needed, call ${callOf('remove', status)}, or run: rillflow consumers remove.${tables} Otherwise start a program that has its code.`,
   }
 }
 

@@ -270,7 +270,8 @@ function assign(waits: readonly SignalWait[], events: readonly RecordedEvent[], 
     const served = new Set<string>()
     for (const wait of waits) {
       const receiver = receiverOf(wait)
-      if (answers.has(wait) || served.has(receiver) || given.has(wait, event.position) || !isAnswer(wait, event)) continue
+      if (answers.has(wait) || served.has(receiver) || given.has(wait, event.position) || !isAnswer(wait, event))
+        continue
       answers.set(wait, event.position)
       served.add(receiver)
     }
