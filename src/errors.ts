@@ -123,6 +123,7 @@ export {
   EventUndecodable,
   ExecutionLost,
   ExecutionNotParked,
+  ExecutionRejected,
   ExecutionTimeout,
   HandlerNotFound,
   HopsExceeded,

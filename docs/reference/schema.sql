@@ -283,6 +283,7 @@ create table "rillflow"."workflow_executions" (
   crashes integer not null default 0,
   ran_ms integer not null default 0,
   is_retry boolean not null default false,
+  is_rejected boolean not null default false,
   state text collate "C" not null,
   correlation_id text collate "C" not null,
   lane text collate "C",
@@ -340,7 +341,7 @@ create table "rillflow"."workflow_activity" (
 create index workflow_activity_correlation on "rillflow"."workflow_activity" (correlation_id, position);
 
 create index workflow_activity_handler on "rillflow"."workflow_activity" (handler, position)
-  where kind in ('completed', 'failed');
+  where kind in ('completed', 'failed', 'parked');
 
 create table "rillflow"."workflow_steps" (
   position bigint,
@@ -482,7 +483,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '4729211b7ac043798616ffce71abc6b7c6d710b210554d5968d1f21010f14757', true);
+values (1, 'baseline', '117d32877691d70ceadfbd726db614255e048d5ee00f5424c4bcf2942023f514', true);
 
 -- function clock
 

@@ -16,7 +16,7 @@ export function stateOf(status: ConsumerStatus): string {
 /** Also for the states of workflows, executions and dead letters. */
 export function paintState(state: string, colour: Colours): (text: string) => string {
   if (['failing', 'failed', 'compensationFailed', 'beyond the log'].includes(state)) return colour.red
-  if (['paused', 'rebuilding', 'waiting', 'orphaned'].includes(state)) return colour.yellow
+  if (['paused', 'rebuilding', 'waiting', 'parked', 'orphaned'].includes(state)) return colour.yellow
   if (state === 'running' || state === 'inline' || state === 'open') return colour.green
   return colour.dim
 }
