@@ -137,7 +137,7 @@ export function assemble<M extends EventMap>(
   )
   const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
-  const servers = openServers(() => [{ log, schema }])
+  const servers = openServers(() => [{ log, schema, consumers }])
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -197,7 +197,7 @@ export function assemble<M extends EventMap>(
     export: given => exportStore({ database, schema: schemaName }, given),
     import: given => importStore({ database, schema: schemaName }, given),
     upkeep: upkeep.run,
-    doctor: given => examine({ log, schema }, given),
+    doctor: given => examine({ log, schema, consumers }, given),
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,

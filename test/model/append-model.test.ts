@@ -16,7 +16,7 @@ const runs: readonly [what: string, bounds: AppendBounds, states: number][] = [
 ]
 
 for (const [what, bounds, states] of runs)
-  test(`an append ${what}, sent up to ${bounds.resends + 1} times, has the outcome that the caller was told`, () => {
+  test(`an append ${what}, sent up to ${bounds.resends + 1} times, has the outcome that the caller was given`, () => {
     const explored = explore(appendModel(bounds))
 
     expect(explored.counterExample && describeExample(explored.counterExample)).toBeUndefined()
