@@ -96,7 +96,7 @@ export {
   RebuildRunning,
   ViewsDepend,
 } from './projections/errors.ts'
-export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated } from './schema/errors.ts'
+export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated, SequenceBehind } from './schema/errors.ts'
 export { SessionClosed, SessionSaving } from './sessions/errors.ts'
 export { AlreadySettled, SubscriptionMismatch } from './subscriptions/errors.ts'
 export {

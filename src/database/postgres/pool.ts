@@ -37,12 +37,11 @@ export interface Pool {
 export interface PoolOptions {
   readonly target: Target
   readonly connectTimeoutMs: number
+  /** How long an idle connection may take to answer before it counts as silent. */
+  readonly testMs: number
 }
 
 const fullBackoff: Backoff = { baseMs: 50, factor: 2, maxMs: 1_000, jitter: 0.5 }
-
-/** How long an idle connection may take to answer before it counts as silent. */
-const testMs = 5_000
 
 /** Wraps a pool of the user. Nothing but `connect` is needed of it. */
 export function foreignPool(given: PgPool, options: PoolOptions): Pool {
@@ -84,7 +83,11 @@ export function ownPool(driver: typeof pg, options: PostgresOptions, given: Pool
   })
 }
 
-function wrap(pool: pg.Pool, { target, connectTimeoutMs }: PoolOptions, end: Pick<Pool, 'end' | 'destroy'>): Pool {
+function wrap(
+  pool: pg.Pool,
+  { target, connectTimeoutMs, testMs }: PoolOptions,
+  end: Pick<Pool, 'end' | 'destroy'>,
+): Pool {
   let isTesting = false
 
   const connect = async (signal?: AbortSignal): Promise<pg.PoolClient> => {
@@ -105,7 +108,7 @@ function wrap(pool: pg.Pool, { target, connectTimeoutMs }: PoolOptions, end: Pic
   const testAll = async (): Promise<void> => {
     // All at once, so that each call gets another one: the pool hands out its idle connections first.
     const taken = Array.from({ length: pool.idleCount ?? 0 }, () => pool.connect().catch(() => undefined))
-    await Promise.all(taken.map(async taking => testOne(await taking)))
+    await Promise.all(taken.map(async taking => testOne(await taking, testMs)))
   }
 
   return {
@@ -155,7 +158,7 @@ async function connectOnce(pool: pg.Pool, signal: AbortSignal | undefined): Prom
   }
 }
 
-async function testOne(client: pg.PoolClient | undefined): Promise<void> {
+async function testOne(client: pg.PoolClient | undefined, testMs: number): Promise<void> {
   if (client === undefined) return
   client.on?.('error', ignore)
   try {

@@ -66,7 +66,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const connectTimeoutMs = options.connectTimeoutMs ?? 10_000
   const timeoutMs = options.answerTimeoutMs ?? 60_000
   const target = describeTarget((options.pool ?? {}) as { options?: pg.PoolConfig }, url)
-  const limits = { target, connectTimeoutMs }
+  const limits = { target, connectTimeoutMs, testMs: Math.min(timeoutMs, 5_000) }
   const pool = options.pool === undefined ? ownPool(driver, options, limits) : foreignPool(options.pool, limits)
   const prepare = options.prepare ?? true
   const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000

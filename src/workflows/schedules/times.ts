@@ -10,7 +10,6 @@
  *   both times. So `0 * * * *` comes every 60 minutes on every day, and `30 2,5 * * *` only at 05:30 on the day without 02:30.
  * A day of the month and a weekday together mean either of the two, as in cron.
  */
-import { createRequire } from 'node:module'
 import type { Cron } from 'croner'
 import { checkCount, refusal } from '../handler.ts'
 
@@ -90,12 +89,8 @@ function checkCron(what: string, cron: string, timeZone: string): void {
   if (next === null) throw refusal(what, 'cron', `has the cron expression ${text}, which is never due.`)
 }
 
-const require = createRequire(import.meta.url)
-
-/** Loaded on first use, and at once: a wrong expression fails where it is defined, not where a worker starts. */
 function readCron(cron: string, timezone: string): Cron {
-  const croner = require('croner') as typeof import('croner')
-  return new croner.Cron(cron, { timezone, mode: '5-or-6-parts', paused: true })
+  return new Cron(cron, { timezone, mode: '5-or-6-parts', paused: true })
 }
 
 function cronTimes(cron: Cron): DueTimes {
