@@ -151,7 +151,7 @@ export const FolderVersionMismatch: ErrorKind<
 export const EngineFileMissing: ErrorKind<'engine_file_missing', { file: string }> = defineError(
   'engine_file_missing',
   d =>
-    `The embedded engine lacks its file ${d.file}. A bundler takes only the code along: leave @electric-sql/pglite out of the bundle (external) and install it where the program runs, or copy pglite.wasm, initdb.wasm and pglite.data from node_modules/@electric-sql/pglite/dist into that folder.`,
+    `The embedded engine lacks its file ${d.file}. A bundler takes only the code along: leave @electric-sql/pglite out of the bundle (external) and install it where the program runs, or bundle to an ES module and copy pglite.wasm, initdb.wasm and pglite.data from node_modules/@electric-sql/pglite/dist next to it.`,
 )
 
 export const OutcomeUnknown: ErrorKind<'outcome_unknown', { eventIds: string[]; reason: string }> = defineError(
