@@ -20,6 +20,7 @@ import { setImmediate } from 'node:timers'
 import type { PGlite } from '@electric-sql/pglite'
 import { parsers } from '../parse.ts'
 import { preparedName, type Statement } from '../sql.ts'
+import { engineFiles, startError } from './engine-files.ts'
 import * as wire from './wire.ts'
 
 /** The way to PGlite. */
@@ -79,9 +80,12 @@ const noCopyData = wire.copyFail('COPY FROM STDIN needs rows: use copyIn')
 export async function startPglite({ dataDir, image }: PgliteData): Promise<Link> {
   const { PGlite } = await import('@electric-sql/pglite')
   const pglite = await PGlite.create({
+    ...(await engineFiles()),
     ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
     ...(image === undefined ? {} : { loadDataDir: new Blob([image], { type: 'application/x-tar' }) }),
     startParams: [...PGlite.defaultStartParams, ...settings(dataDir)],
+  }).catch((error: unknown) => {
+    throw startError(error)
   })
   let work = 0
   return {
@@ -232,7 +236,8 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
 /** An empty database as a tar file. */
 export async function makeImage(): Promise<Buffer> {
   const { PGlite } = await import('@electric-sql/pglite')
-  const pglite = await PGlite.create({ startParams: [...PGlite.defaultStartParams, ...settings(undefined)] })
+  const startParams = [...PGlite.defaultStartParams, ...settings(undefined)]
+  const pglite = await PGlite.create({ ...(await engineFiles()), startParams })
   try {
     // So that an engine which starts from it has next to nothing to recover.
     await pglite.exec('checkpoint')
