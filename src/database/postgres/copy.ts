@@ -35,9 +35,13 @@ export async function copyFromText(client: pg.ClientBase, text: string, rows: st
   const stream = client.query(from(text))
   const done = finished(stream)
   done.catch(() => {})
-  // In slices, so that the socket's buffer does not hold a copy of the whole page.
-  for (let at = 0; at < rows.length && !stream.destroyed; at += 65_536)
-    if (!stream.write(rows.slice(at, at + 65_536))) await Promise.race([once(stream, 'drain'), done])
+  // In slices, so that the socket's buffer does not hold a copy of the whole page. Of bytes: a slice of the text could end
+  // between the two halves of a character.
+  const bytes = Buffer.from(rows)
+  for (let at = 0; at < bytes.length && !stream.destroyed; at += sliceBytes)
+    if (!stream.write(bytes.subarray(at, at + sliceBytes))) await Promise.race([once(stream, 'drain'), done])
   stream.end()
   await done
 }
+
+const sliceBytes = 65_536
