@@ -42,6 +42,7 @@ export {
   SerializationFailed,
   ServerInRecovery,
   ServerUnsupported,
+  StatementTooComplex,
   TransactionClosed,
   TransactionTimeout,
 } from './database/errors.ts'

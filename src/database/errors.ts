@@ -49,6 +49,13 @@ export const DatabaseFailed: ErrorKind<'database_failed', { sqlState: string; re
     d => `The database refused ${d.statement}: ${d.reason} (SQLSTATE ${d.sqlState}). error.cause has the details.`,
   )
 
+export const StatementTooComplex: ErrorKind<'statement_too_complex', { statement: string; reason: string }> =
+  defineError(
+    'statement_too_complex',
+    d =>
+      `The database could not run ${d.statement}, because it is nested too deeply or has too many parts (${d.reason}). Nothing of its transaction took effect. Use fewer words, conditions or fields, or divide it into several calls.`,
+  )
+
 export const InsideTransaction: ErrorKind<'inside_transaction', { call: string }> = defineError(
   'inside_transaction',
   d =>

@@ -11,6 +11,7 @@ import {
   DatabaseUnreachable,
   SerializationFailed,
   ServerInRecovery,
+  StatementTooComplex,
 } from './errors.ts'
 
 /** The five-character SQLSTATE of a driver's error, if it has one. */
@@ -28,6 +29,7 @@ export function toRillflowError(error: unknown, statement: string): RillflowErro
   if (isConnectionLost(error)) return new ConnectionLost({ reason }, error)
   if (sqlState === undefined) return new DatabaseFailed({ sqlState: 'none', reason, statement }, error)
   if (isCollision(sqlState)) return new SerializationFailed({ reason }, error)
+  if (sqlState === statementTooComplex) return new StatementTooComplex({ statement, reason }, error)
   if (sqlState === notPrimary) return new ServerInRecovery({}, error)
   return new DatabaseFailed({ sqlState, reason, statement }, error)
 }
@@ -62,6 +64,9 @@ export const noActiveTransaction = '25P01'
 
 /** A lock was not free within lock_timeout. */
 export const lockNotAvailable = '55P03'
+
+/** The server's stack, or the embedded engine's, was full. */
+export const statementTooComplex = '54001'
 
 export const uniqueViolation = '23505'
 

@@ -11,12 +11,16 @@
  *
  * Invariant: a call begins after the call before it has ended (`turns.ts`).
  *
- * What can fail: a crash inside the engine ends it, and every later call fails with an error that says so.
+ * What can fail: a crash inside the engine, such as an overflow of its stack. The statement fails, the open transaction
+ * is gone, and another instance continues with what was committed (`instance.ts`). If that does not start, every later
+ * call fails with an error that says so.
  */
 import { setImmediate } from 'node:timers'
-import type { PGlite } from '@electric-sql/pglite'
 import { parsers } from '../parse.ts'
-import { preparedName, type Statement } from '../sql.ts'
+import { openPreparedShapes } from '../prepared.ts'
+import { identifier, preparedName, type Statement } from '../sql.ts'
+import { statementTooComplex } from '../sqlstate.ts'
+import { startInstance } from './instance.ts'
 import * as wire from './wire.ts'
 
 export interface Engine {
@@ -27,6 +31,8 @@ export interface Engine {
   command(text: string): Promise<string>
   copyOut(text: string): Promise<Buffer>
   copyIn(text: string, rows: string): Promise<void>
+  /** Until the engine stops. */
+  listen(channel: string): Promise<void>
   readonly isInTransaction: boolean
   /** How much it has done so far: statements plus kilobytes sent with them. */
   readonly work: number
@@ -55,15 +61,13 @@ const deallocateAll = wire.query('deallocate all')
 const noCopyData = wire.copyFail('COPY FROM STDIN needs rows: use copyIn')
 
 export async function startEngine({ dataDir, image, onNotify }: EngineOptions): Promise<Engine> {
-  const { PGlite, messages } = await import('@electric-sql/pglite')
-  const pglite = await PGlite.create({
-    ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
-    ...(image === undefined ? {} : { loadDataDir: new Blob([image], { type: 'application/x-tar' }) }),
-    startParams: [...PGlite.defaultStartParams, ...settings(dataDir)],
-  })
-  const parserOf = (oid: number) => parsers[oid] ?? (pglite.parsers[oid] as wire.Column['parse'])
+  const { messages } = await import('@electric-sql/pglite')
+  const instance = await startInstance({ dataDir, image, settings: settings(dataDir) })
+  const parserOf = (oid: number) => parsers[oid] ?? instance.parserOf(oid)
   const makeError = (message: string, length: number) => new messages.DatabaseError(message, length, 'error')
+  const shapes = openPreparedShapes()
   const prepared = new Map<string, Prepared>()
+  const channels = new Set<string>()
   let status: wire.Status | undefined = 'I'
   let turnedAt = performance.now()
   let plannedAt = turnedAt
@@ -74,14 +78,25 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
     if (status === undefined) throw new Error('The embedded engine has stopped. Close the store and open it again.')
     const bytes = Buffer.concat(message)
     work += 1 + bytes.length / 1000
-    const answer = await exchange(pglite, bytes)
+    const answer = await instance.exchange(bytes).catch(replaceCrashed)
     // First, because a parser may throw.
     status = wire.statusAfter(answer)
-    if (status === undefined)
-      throw new Error('The embedded engine stopped in the middle of a statement. Close the store and open it again.')
+    if (status === undefined) return replaceCrashed(new Error('the reply has no end'))
     const reply = wire.decodeReply(answer, { arrays, columns, parserOf, makeError })
+    if (!reply.isComplete) return replaceCrashed(new Error('the reply has no result'))
     for (const { channel, payload } of reply.notifications) onNotify(channel, payload)
     return reply
+  }
+
+  /** Never returns: the statement that the crash happened in has failed, also if another instance can continue. */
+  const replaceCrashed = async (crash: unknown): Promise<never> => {
+    status = undefined
+    prepared.clear()
+    hasOutdated = false
+    await instance.replace()
+    status = 'I'
+    for (const channel of channels) await send([listenTo(channel)])
+    throw crashError(crash)
   }
 
   /** Runs before each statement. */
@@ -111,6 +126,11 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
     return reply
   }
 
+  const sendUnprepared = (text: string, values: readonly unknown[], arrays: boolean): Promise<wire.Reply> => {
+    const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
+    return send([...opening, wire.execute, noCopyData, wire.sync], arrays)
+  }
+
   const sendPrepared = async (statement: Statement, arrays: boolean): Promise<wire.Reply> => {
     const known = prepared.get(statement.text)
     const name = known?.name ?? preparedName(statement)
@@ -127,6 +147,7 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
   return {
     async run(statement, arrays) {
       await prepare()
+      if (!shapes.keeps(statement)) return check(await sendUnprepared(statement.text, statement.values, arrays)).rows
       const wasIdle = status === 'I'
       const reply = await sendPrepared(statement, arrays)
       if (!isOutdated(reply.error?.code)) return check(reply).rows
@@ -137,8 +158,7 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
     },
     async query(text, values) {
       await prepare()
-      const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
-      return check(await send([...opening, wire.execute, noCopyData, wire.sync])).rows
+      return check(await sendUnprepared(text, values, false)).rows
     },
     async command(text) {
       await prepare()
@@ -152,6 +172,11 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
       await prepare()
       check(await send([wire.query(text), wire.copyData(rows), wire.copyDone]))
     },
+    async listen(channel) {
+      await prepare()
+      check(await send([listenTo(channel)]))
+      channels.add(channel)
+    },
     get isInTransaction() {
       return status === 'T' || status === 'E'
     },
@@ -160,7 +185,7 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
     },
     async stop() {
       status = undefined
-      await pglite.close()
+      await instance.stop()
     },
   }
 }
@@ -168,7 +193,8 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
 /** An empty database as a tar file. */
 export async function makeImage(): Promise<Buffer> {
   const { PGlite } = await import('@electric-sql/pglite')
-  const pglite = await PGlite.create({ startParams: [...PGlite.defaultStartParams, ...settings(undefined)] })
+  const startParams = [...PGlite.defaultStartParams, ...settings(undefined).flatMap(setting => ['-c', setting])]
+  const pglite = await PGlite.create({ startParams })
   try {
     // So that an engine which starts from it has next to nothing to recover.
     await pglite.exec('checkpoint')
@@ -185,24 +211,36 @@ export async function makeImage(): Promise<Buffer> {
  * Buffers are zeroed at every start. With 64 MB instead of 128 an engine starts with 215 ms of a core instead of 300, and
  * reads and appends of 51,000 events in 5000 streams cost the same; with 32 MB it starts with 180, but reading them all,
  * which then means reading files, takes twice as long. In memory there are no files.
+ *
+ * PostgreSQL measures its stack in linear memory, where only a part of each frame is: the stack of WebAssembly, of about
+ * 1 MB, is full long before PostgreSQL finds 2 MB used. With its least limit it refuses most statements that are too deep
+ * by itself (measured: a search of 6000 words, JSON nested 3000 deep).
  */
 function settings(dataDir: string | undefined): string[] {
-  const given = [
+  return [
     'wal_init_zero=off',
     'min_wal_size=32MB',
     'max_wal_size=128MB',
+    'max_stack_depth=100kB',
     `shared_buffers=${dataDir === undefined ? 32 : 64}MB`,
   ]
-  return given.flatMap(setting => ['-c', setting])
 }
 
-async function exchange(pglite: PGlite, message: Buffer): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  // Neither file system needs the sync that PGlite does after each statement: both write at once.
-  const onRawData = (bytes: Uint8Array): void => void chunks.push(Buffer.from(bytes))
-  await pglite.execProtocolRawStream(message, { syncToFs: false, onRawData }).catch(() => {})
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
+function listenTo(channel: string): Buffer {
+  return wire.query(`listen ${identifier(channel).quoted}`)
 }
+
+/** As the server would report it: the code of an overflow is the one that PostgreSQL has for it. */
+function crashError(crash: unknown): Error {
+  const reason = crash instanceof Error ? crash.message : String(crash)
+  const isOverflow = /call stack/i.test(reason)
+  const message = isOverflow
+    ? 'the stack of the embedded engine was full'
+    : `the embedded engine crashed (${reason}) and was started again`
+  return Object.assign(new Error(message, { cause: crash }), { code: isOverflow ? statementTooComplex : internalError })
+}
+
+const internalError = 'XX000'
 
 /** The statement is no longer prepared, or its result has changed. Nothing of it has run. */
 function isOutdated(code: string | undefined): boolean {

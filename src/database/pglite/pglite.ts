@@ -16,7 +16,7 @@ import { randomUUID } from 'node:crypto'
 import { type Clock, systemClock } from '../../core/clock.ts'
 import { StoreClosed } from '../../core/errors.ts'
 import type { Database, DatabaseFiles, Listener, Transaction, TransactionOptions } from '../database.ts'
-import { identifier, type Statement } from '../sql.ts'
+import type { Statement } from '../sql.ts'
 import { toRillflowError } from '../sqlstate.ts'
 import { refuseInside, runOutside } from '../transaction.ts'
 import { type Engine, makeImage, startEngine } from './engine.ts'
@@ -132,9 +132,7 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
       }),
     listen(channel, onNotify) {
       refuseInside(database, 'listen')
-      return notifications.listen(channel, onNotify, () =>
-        inTurn('listen', () => engine.command(`listen ${identifier(channel).quoted}`)),
-      )
+      return notifications.listen(channel, onNotify, () => inTurn('listen', () => engine.listen(channel)))
     },
     refuseInsideTransaction: call => refuseInside(database, call),
     async close(closeMs) {

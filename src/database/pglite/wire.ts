@@ -120,6 +120,8 @@ export interface Reply {
   /** The command tag of the last statement, e.g. `INSERT 0 1`. */
   tag: string
   isPrepared: boolean
+  /** Whether a statement has ended, with a result or with an error. */
+  isComplete: boolean
   error: messages.DatabaseError | undefined
   readonly notifications: { readonly channel: string; readonly payload: string }[]
   readonly copied: Buffer[]
@@ -144,6 +146,7 @@ export function decodeReply(bytes: Buffer, decoding: Decoding): Reply {
     rows: [],
     tag: '',
     isPrepared: false,
+    isComplete: false,
     error: undefined,
     notifications: [],
     copied: [],
@@ -164,9 +167,14 @@ export function decodeReply(bytes: Buffer, decoding: Decoding): Reply {
         break
       case 0x43: // C, a statement is complete
         reply.tag = bytes.toString('latin1', body, end - 1)
+        reply.isComplete = true
+        break
+      case 0x49: // I, the text has no statement
+        reply.isComplete = true
         break
       case 0x45: // E, the first error is the cause of any further one
         reply.error ??= errorAt(bytes, body, end, decoding)
+        reply.isComplete = true
         break
       case 0x31: // 1, parsed
         reply.isPrepared = true

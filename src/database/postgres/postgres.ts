@@ -13,6 +13,7 @@ import type pg from 'pg'
 import { InvalidOption, StoreClosed } from '../../core/errors.ts'
 import { type Database, type Listener, oldestMajor, type Transaction, type TransactionOptions } from '../database.ts'
 import { ServerUnsupported } from '../errors.ts'
+import { openPreparedShapes } from '../prepared.ts'
 import type { Statement } from '../sql.ts'
 import { toConnectError, toRillflowError } from '../sqlstate.ts'
 import { refuseInside } from '../transaction.ts'
@@ -61,7 +62,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const clients = new Set<pg.Client>()
   const pool = options.pool === undefined ? ownPool(driver, options, clients) : (options.pool as pg.Pool)
   const isOwnPool = options.pool === undefined
-  const prepare = options.prepare ?? true
+  const shapes = options.prepare === false ? undefined : openPreparedShapes()
   const maxConnections = pool.options.max ?? 10
   const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000
   const timeoutMs = options.answerTimeoutMs ?? 60_000
@@ -84,7 +85,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       return database.transaction(tx => (arrays ? tx.runArrays(statement) : tx.run(statement)))
     try {
       const limitMs = statement.alone?.timeoutMs ?? timeoutMs
-      return (await calls.track(() => send(pool, statement, { prepare, arrays, types, timeoutMs: limitMs }))).rows
+      return (await calls.track(() => send(pool, statement, { shapes, arrays, types, timeoutMs: limitMs }))).rows
     } catch (error) {
       throw toRillflowError(error, statement.label)
     }
@@ -108,7 +109,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       database.refuseInsideTransaction('transaction')
       if (isClosed) throw new StoreClosed({})
       const timeoutMs = given.timeoutMs ?? transactionTimeoutMs
-      const parts = { database, pool, types, prepare, openTransactions }
+      const parts = { database, pool, types, shapes, openTransactions }
       return calls.track(() => runPostgresTransaction(parts, work, { ...given, timeoutMs }))
     },
     async copyOut(text) {

@@ -2,6 +2,7 @@
 import type pg from 'pg'
 import { type Deferred, deferred } from '../../core/abort.ts'
 import { parsers } from '../parse.ts'
+import type { PreparedShapes } from '../prepared.ts'
 import { preparedName, type Statement } from '../sql.ts'
 
 export interface DriverTypes {
@@ -19,20 +20,21 @@ export function driverTypes(driver: typeof pg): DriverTypes {
 }
 
 export interface SendOptions {
-  readonly prepare: boolean
+  /** Which statements are prepared; undefined: none. */
+  readonly shapes: PreparedShapes | undefined
   readonly arrays: boolean
   readonly types: DriverTypes
   readonly timeoutMs?: number | undefined
 }
 
-/** Sends through a pool or a single connection, prepared under a name if `prepare` is true. */
+/** Sends through a pool or a single connection, prepared under a name if it is one of `shapes`. */
 export function send(
   to: { query(query: pg.QueryConfig): Promise<pg.QueryResult> },
   statement: Statement,
-  { prepare, arrays, types, timeoutMs }: SendOptions,
+  { shapes, arrays, types, timeoutMs }: SendOptions,
 ): Promise<pg.QueryResult> {
   const query: Record<string, unknown> = { text: statement.text, values: statement.values, types }
-  if (prepare && statement.unprepared !== true) query.name = preparedName(statement)
+  if (shapes?.keeps(statement) === true) query.name = preparedName(statement)
   if (arrays) query.rowMode = 'array'
   if (timeoutMs !== undefined) query.query_timeout = timeoutMs
   return to.query(query as unknown as pg.QueryConfig)

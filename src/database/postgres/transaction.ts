@@ -13,6 +13,7 @@ import { InvalidOption } from '../../core/errors.ts'
 import { describe } from '../../core/options.ts'
 import type { Database, Transaction, TransactionOptions } from '../database.ts'
 import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../errors.ts'
+import type { PreparedShapes } from '../prepared.ts'
 import { identifier, type Statement, sql } from '../sql.ts'
 import { isConnectionLost, toRillflowError } from '../sqlstate.ts'
 import { assertOpen, type OpenTransaction, runInside } from '../transaction.ts'
@@ -23,7 +24,7 @@ export interface TransactionParts {
   readonly database: Database
   readonly pool: pg.Pool
   readonly types: DriverTypes
-  readonly prepare: boolean
+  readonly shapes: PreparedShapes | undefined
   /** Revokes each open transaction when the database closes. */
   readonly openTransactions: Set<(error: Error) => void>
 }
@@ -92,7 +93,7 @@ function transactionOn(
   begun: Promise<void>,
   hooks: (() => void)[],
 ): Transaction {
-  const options = { prepare: parts.prepare, types: parts.types }
+  const options = { shapes: parts.shapes, types: parts.types }
   let depth = 0
   const runStatement = async (statement: Statement, arrays: boolean): Promise<unknown[]> => {
     assertOpen(state)
