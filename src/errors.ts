@@ -39,6 +39,7 @@ export {
   IntegerTooLarge,
   NotInTransaction,
   OutcomeUnknown,
+  ResultTooLarge,
   SerializationFailed,
   ServerInRecovery,
   ServerUnsupported,

@@ -56,6 +56,12 @@ export const StatementTooComplex: ErrorKind<'statement_too_complex', { statement
       `The database could not run ${d.statement}, because it is nested too deeply or has too many parts (${d.reason}). Nothing of its transaction took effect. Use fewer words, conditions or fields, or divide it into several calls.`,
   )
 
+export const ResultTooLarge: ErrorKind<'result_too_large', { statement: string; maxBytes: number }> = defineError(
+  'result_too_large',
+  d =>
+    `The answer to ${d.statement} has a row of more than ${d.maxBytes} bytes, so it was not read. Select single fields of the document, or put or delete it by its id, which does not read it.`,
+)
+
 export const InsideTransaction: ErrorKind<'inside_transaction', { call: string }> = defineError(
   'inside_transaction',
   d =>

@@ -9,6 +9,7 @@ import {
   DatabaseFailed,
   DatabaseMissing,
   DatabaseUnreachable,
+  ResultTooLarge,
   SerializationFailed,
   ServerInRecovery,
   StatementTooComplex,
@@ -26,6 +27,7 @@ export function toRillflowError(error: unknown, statement: string): RillflowErro
   if (isRillflowError(error)) return error
   const sqlState = sqlStateOf(error)
   const reason = error instanceof Error ? error.message : String(error)
+  if (tooLargeCodes.has(codeOf(error))) return new ResultTooLarge({ statement, maxBytes: maxRowBytes }, error)
   if (isConnectionLost(error)) return new ConnectionLost({ reason }, error)
   if (sqlState === undefined) return new DatabaseFailed({ sqlState: 'none', reason, statement }, error)
   if (isCollision(sqlState)) return new SerializationFailed({ reason }, error)
@@ -72,6 +74,21 @@ export const uniqueViolation = '23505'
 
 /** Raised by our own functions on a server in recovery, where PostgreSQL itself raises 55000. */
 export const notPrimary = 'RF001'
+
+/** A document has at most 16 MiB unless that was raised, and an event 1 MiB. A string can have 512 MiB. */
+export const maxRowBytes: number = 128 * 1024 * 1024
+
+/** The error of a reply with a row that is larger. */
+export function rowTooLarge(): Error {
+  return Object.assign(new Error(`a row has more than ${maxRowBytes} bytes`), { code: rowTooLargeCode })
+}
+
+const rowTooLargeCode = 'ROW_TOO_LARGE'
+const tooLargeCodes: ReadonlySet<unknown> = new Set([rowTooLargeCode, 'ERR_STRING_TOO_LONG', 'ERR_BUFFER_TOO_LARGE'])
+
+function codeOf(error: unknown): unknown {
+  return (error as { code?: unknown } | null)?.code
+}
 
 function reasonOf(error: unknown): string {
   // A host name with several addresses fails with one error each.

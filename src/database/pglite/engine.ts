@@ -139,7 +139,11 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
     message.unshift(wire.parse(name, statement.text), wire.describe(name))
     const [oldest] = prepared.size < maxPrepared ? [] : prepared
     if (oldest !== undefined && prepared.delete(oldest[0])) message.unshift(wire.close(oldest[1].name))
-    const reply = await send(message, arrays)
+    const reply = await send(message, arrays).catch(error => {
+      // It may be prepared now, although its reply could not be read.
+      forgetPrepared()
+      throw error
+    })
     if (reply.isPrepared) prepared.set(statement.text, { name, columns: reply.columns })
     return reply
   }

@@ -10,6 +10,7 @@
  * All values are sent as text, as `pg` sends them, so a statement means the same on both engines.
  */
 import type { messages } from '@electric-sql/pglite'
+import { maxRowBytes, rowTooLarge } from '../sqlstate.ts'
 
 export function parse(name: string, text: string): Buffer {
   return message('P', cstring(name), cstring(text), int16(0))
@@ -155,6 +156,7 @@ export function decodeReply(bytes: Buffer, decoding: Decoding): Reply {
   for (let at = 0; at < bytes.length; at = end) {
     const body = at + 5
     end = at + 1 + bytes.readInt32BE(at + 1)
+    if (end - at > maxRowBytes) throw rowTooLarge()
     switch (bytes[at]) {
       case 0x44: // D, a row
         reply.rows.push(decoding.arrays ? arrayAt(bytes, body, reply.columns) : objectAt(bytes, body, reply.columns))

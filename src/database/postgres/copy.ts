@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { finished } from 'node:stream/promises'
 import type pg from 'pg'
-import { toRillflowError } from '../sqlstate.ts'
+import { maxRowBytes, rowTooLarge, toRillflowError } from '../sqlstate.ts'
 
 export async function copyToBuffer(pool: pg.Pool, text: string): Promise<Buffer> {
   const { to } = await import('pg-copy-streams')
@@ -14,7 +14,12 @@ export async function copyToBuffer(pool: pg.Pool, text: string): Promise<Buffer>
   try {
     const stream = client.query(to(`copy (${text}) to stdout`, { highWaterMark }))
     const chunks: Buffer[] = []
-    stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+    let bytes = 0
+    stream.on('data', (chunk: Buffer) => {
+      chunks.push(chunk)
+      bytes += chunk.length
+      if (bytes > maxRowBytes) stream.destroy(rowTooLarge())
+    })
     await finished(stream)
     client.off('error', ignore)
     client.release()

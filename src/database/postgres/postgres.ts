@@ -20,6 +20,7 @@ import { refuseInside } from '../transaction.ts'
 import { copyToBuffer } from './copy.ts'
 import { listenPostgres } from './listen.ts'
 import { driverTypes, openRunningCalls, send } from './query.ts'
+import { measureReplies } from './replies.ts'
 import { runPostgresTransaction } from './transaction.ts'
 
 export interface PostgresOptions {
@@ -67,6 +68,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000
   const timeoutMs = options.answerTimeoutMs ?? 60_000
   const types = driverTypes(driver)
+  const stopMeasuring = measureReplies(pool)
 
   const server = await firstContact(pool, options.url).catch(async error => {
     if (isOwnPool) await pool.end()
@@ -129,6 +131,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       await calls.whenIdle(closeMs)
       await closePool(pool, isOwnPool, { openTransactions, clients }, Math.max(0, until - performance.now()))
       calls.rejectAll(new StoreClosed({}))
+      stopMeasuring()
     },
   }
   return database

@@ -85,11 +85,23 @@ function patchStatement(
     set version = d.version + 1,
       updated_at = ${collection.clock}(d.id),
       updated_by = ${bind(userId)}::text,
-      body = ${patch.body}
+      body = ${bodyWithin(collection, patch)}
     where d.id = ${bind(id)}::text
       and d.deleted_at is null${version}
       and ${allOf(patch)}`
   return { label: 'documents.patch', text, values, shapeOf: shapeOf(collection) }
+}
+
+/**
+ * The new body, or null, which the column refuses, if it is larger than a document may be. The size that comes back is that
+ * of the text, which takes as long to make as to read, so it is made only where it may be too large: a number takes 26 times
+ * as many bytes in the text as in the column, a character 6 times. The text has a space after each comma and colon.
+ */
+function bodyWithin(collection: OpenCollection, { body }: PatchSql): string {
+  const maxBytes = Math.floor(maxBytesOf(collection) * 1.5)
+  return `(
+        select case when pg_column_size(patched.body) < ${Math.floor(maxBytes / 40)} or octet_length(patched.body::text) <= ${maxBytes} then patched.body end
+        from (select ${body} as body offset 0) as patched)`
 }
 
 function shapeOf({ parts, tableName }: OpenCollection): string {
@@ -141,7 +153,7 @@ async function patchAll(
       set version = d.version + 1,
         updated_at = ${collection.clock}(d.id),
         updated_by = ${bind(userId)}::text,
-        body = ${rendered.body}
+        body = ${bodyWithin(collection, rendered)}
       from wanted
       where d.id = wanted.id
         and not exists (select from wanted where not fits)`
