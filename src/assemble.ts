@@ -12,7 +12,7 @@ import { uuidv7Ids } from './core/id.ts'
 import { newId } from './core/name.ts'
 import { openServices } from './core/service.ts'
 import type { Database } from './database/database.ts'
-import { parsers } from './database/parse.ts'
+import { ownParser } from './database/parse.ts'
 import {
   type AnyTransaction,
   foreignExecutor,
@@ -212,7 +212,7 @@ export function assemble<M extends EventMap>(
   return { store, schema, tables, log, wake, consumers, ...run, close }
 }
 
-const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
+const foreignTypes = { getTypeParser: (oid: number) => ownParser(oid) }
 
 function schemasOf(events: EventDefinitions | undefined): Log['schemas'] {
   const given = Object.entries(events?.schemas ?? {})

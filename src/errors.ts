@@ -30,7 +30,9 @@ export {
   ConnectionLost,
   DatabaseFailed,
   DatabaseMissing,
+  DatabaseReadOnly,
   DatabaseUnreachable,
+  EngineFileMissing,
   FolderLocked,
   FolderNotEmpty,
   FolderNotWritable,
@@ -39,11 +41,18 @@ export {
   IntegerTooLarge,
   NotInTransaction,
   OutcomeUnknown,
+  PermissionDenied,
+  PoolerUnsupported,
+  PreparedStatementLost,
   ResultTooLarge,
   SerializationFailed,
+  ServerFull,
   ServerInRecovery,
   ServerUnsupported,
+  SettingUnsupported,
+  StatementCancelled,
   StatementTooComplex,
+  TlsFailed,
   TransactionClosed,
   TransactionTimeout,
 } from './database/errors.ts'
@@ -90,7 +99,7 @@ export {
   RebuildRunning,
   ViewsDepend,
 } from './projections/errors.ts'
-export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated } from './schema/errors.ts'
+export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated, SequenceBehind } from './schema/errors.ts'
 export { SessionClosed, SessionSaving } from './sessions/errors.ts'
 export { AlreadySettled, SubscriptionMismatch } from './subscriptions/errors.ts'
 export {

@@ -82,7 +82,7 @@ const errors = `
   JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled RunnerNotFound NonDeterministic NonRetryable
   NotInTransaction NotOne OutcomeUnknown Overloaded PatchMismatch ProjectionNotSynced RebuildImpossible RebuildRunning ResultTooLarge RetryLater
   RetryPending RillflowError ScheduleNotFound ScheduleTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated
-  SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StatementTooComplex StoreClosed
+  SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StatementCancelled StatementTooComplex StoreClosed
   StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound TenantRequired
   DirectoryMissing DirectoryUnreachable ForceRequired InvalidTenantName MoveHeldUp MoveNotEqual MoveRefused
   MoveTakenOver ServerNotFound ExportDamaged ExportExists ExportNewer ExportUnreadable ImportDiffers IntegerTooLarge NotExportable

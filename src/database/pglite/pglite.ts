@@ -191,7 +191,11 @@ function openNotifications(): Notifications {
       started.set(channel, starting)
       const ready = starting.then(() => {})
       ready.catch(() => started.delete(channel))
-      return { ready, close: async () => void listeners.get(channel)?.delete(listener) }
+      const receives = ready.then(
+        () => true,
+        () => undefined,
+      )
+      return { ready, receives, close: async () => void listeners.get(channel)?.delete(listener) }
     },
   }
 }

@@ -7,31 +7,26 @@ import type { Socket } from 'node:net'
 import type pg from 'pg'
 import { maxRowBytes, rowTooLarge } from '../sqlstate.ts'
 
-/** Measures the messages of every connection that the pool hands out, also of those that it had before. */
-export function measureReplies(pool: pg.Pool): () => void {
-  const measured = new WeakSet<object>()
-  const measure = (client: pg.PoolClient): void => {
-    const stream = (client as unknown as { connection?: { stream?: Socket } }).connection?.stream
-    if (stream === undefined || measured.has(stream)) return
-    measured.add(stream)
-    // Exactly one listener is replaced by one: a COPY takes it off the socket for a while, between two messages.
-    const [receive] = stream.listeners('data') as ((chunk: Buffer) => void)[]
-    if (receive === undefined) return
-    const isFitting = messageSizes()
-    stream.off('data', receive)
-    stream.on('data', chunk => {
-      if (!isFitting(chunk)) return stream.destroy(rowTooLarge())
-      try {
-        receive.call(stream, chunk)
-      } catch (error) {
-        // Whatever the driver could not read: the connection is of no more use, and the process is.
-        stream.destroy(error as Error)
-      }
-    })
-  }
-  // A pool of the user may be something other than a pool of `pg`.
-  pool.on?.('acquire', measure)
-  return () => pool.off?.('acquire', measure)
+const measured = new WeakSet<object>()
+
+/** Measures the messages to a connection from now on. */
+export function measureReplies(client: pg.PoolClient): void {
+  const stream = (client as unknown as { connection?: { stream?: Socket } }).connection?.stream
+  if (stream === undefined || measured.has(stream)) return
+  measured.add(stream)
+  const [receive] = stream.listeners('data') as ((chunk: Buffer) => void)[]
+  if (receive === undefined) return
+  const isFitting = messageSizes()
+  stream.off('data', receive)
+  stream.on('data', chunk => {
+    if (!isFitting(chunk)) return stream.destroy(rowTooLarge())
+    try {
+      receive.call(stream, chunk)
+    } catch (error) {
+      // Whatever the driver could not read: the connection is of no more use, and the process is.
+      stream.destroy(error as Error)
+    }
+  })
 }
 
 /** Takes the bytes of a connection one chunk after the other; false once a message is announced that is too large. */
