@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { and, type Condition, elemMatch, eq, filterFrom, like, not, or, regex, search } from '../../src/query.ts'
 import { engine } from '../support/engines.ts'
+import { connect } from '../support/shop.ts'
 import { ada, openCustomers } from './customers.ts'
 
 describe('patches', () => {
@@ -156,3 +157,24 @@ test('statements of ever new shape do not stay prepared', async () => {
   expect(kept!.bytes).toBeLessThan(300_000)
   expect(kept!.longest).toBeLessThan(20_000)
 })
+
+test('a pattern of a request is short, and refers back to nothing', () => {
+  expect(() => filterFrom({ email: { $like: '%a'.repeat(200) } })).toThrow('is longer than 200')
+  expect(() => filterFrom({ email: { $regex: '(a+)+'.repeat(50) } }, { regex: true })).toThrow('is longer than 200')
+  expect(() => filterFrom({ email: { $regex: '(a*)\\1' } }, { regex: true })).toThrow('must not refer back to a group')
+})
+
+if (engine !== 'pglite')
+  test('a filter of a request has a budget of time, after which the server ends its query', async () => {
+    const { customers, named } = await openCustomers()
+    await customers.put('ada', ada)
+    const client = await connect()
+    await client.query('begin')
+    await client.query(named('lock table ~customers in access exclusive mode'))
+
+    const query = customers.query().where(filterFrom({ email: { $like: '%x%' } }, { timeoutMs: 200 }))
+
+    await expect(query.toArray()).rejects.toMatchObject({ code: 'statement_cancelled' })
+    await client.query('rollback')
+    expect(await query.count()).toBe(1)
+  })

@@ -37,6 +37,7 @@ export function renderCondition(condition: Condition, outer: Writing): string {
   const { test } = condition
   const writing = { ...outer, depth: outer.depth + 1 }
   refuseLarge(writing)
+  if (condition.budgetMs !== undefined) writing.binder.limit?.(condition.budgetMs)
   switch (test.op) {
     case 'all':
       return joined(test.of, ' and ', 'true', writing)

@@ -20,7 +20,8 @@ export async function runQuery(
   executor: Executor,
 ): Promise<unknown[][]> {
   const start = performance.now()
-  const statement = { label: `${source.label}.query`, text, values: parameters.values, shapeOf: tableOf(source) }
+  const { values, budgetMs } = parameters
+  const statement = { label: `${source.label}.query`, text, values, budgetMs, shapeOf: tableOf(source) }
   const rows = await send(source, statement, executor)
   source.noteRun({ state, text, rows: rows.length, tookMs: performance.now() - start })
   return rows
@@ -30,11 +31,15 @@ export async function runQuery(
 export async function runPrepared(
   source: QuerySource,
   state: QueryState,
-  { text, values }: { readonly text: string; readonly values: readonly unknown[] },
+  { text, values, budgetMs }: Pick<Statement, 'text' | 'values' | 'budgetMs'>,
   executor: Executor,
 ): Promise<unknown[][]> {
   const start = performance.now()
-  const rows = await send(source, { label: `${source.label}.query`, text, values, shapeOf: tableOf(source) }, executor)
+  const rows = await send(
+    source,
+    { label: `${source.label}.query`, text, values, budgetMs, shapeOf: tableOf(source) },
+    executor,
+  )
   source.noteRun({ state, text, rows: rows.length, tookMs: performance.now() - start })
   return rows
 }
