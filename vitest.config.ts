@@ -39,7 +39,7 @@ const ON_AN_ENGINE = [
 
 /** Files about the server itself. */
 const ONLY_ON_A_SERVER = [
-  'test/database/{server,poolers,first-contact,settings,silence}.test.ts',
+  'test/database/{server,poolers,first-contact,settings,silence,cancel}.test.ts',
   'test/chaos/{fail-over,held-stream,resend,rewound,server-killed,silent-server}.test.ts',
   'test/chaos/consumers/{frozen-process,killed,runners,paused,rebuild,server,spread}.test.ts',
   'test/chaos/workflows/{everything-at-once,unavailable-server}.test.ts',

@@ -136,7 +136,8 @@ function isPassing(error: unknown, tries: number): boolean {
   const { sqlState = sqlStateOf(error) } = (error ?? {}) as { sqlState?: string }
   if (isRillflowError(error, 'serialization_failed') || isCollision(sqlState)) return true
   // Out of space or memory; a lock or a statement that took too long.
-  if (isRillflowError(error, 'database_failed')) return /^(53|58)|^(55P03|57014)$/.test(sqlState ?? '')
+  if (isRillflowError(error, 'statement_cancelled')) return true
+  if (isRillflowError(error, 'database_failed')) return /^(53|58)|^55P03$/.test(sqlState ?? '')
   return isInterruption(error) && !(wasIdleTooLong(error) && tries >= maxIdleCuts)
 }
 
