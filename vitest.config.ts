@@ -150,7 +150,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'unit',
-          include: ['test/*.test.ts', 'test/core/**/*.test.ts', 'test/types/*.test.ts', ...MODELS],
+          include: [...['', 'core/**/', 'history/', 'types/'].map(folder => `test/${folder}*.test.ts`), ...MODELS],
           testTimeout: patienceMs,
         },
       },

@@ -4,14 +4,13 @@ import { expect, test } from 'vitest'
 import { readSources } from '../support/source-files.ts'
 import { appendModel } from './append-model.ts'
 import { barrierModel } from './barrier-model.ts'
-import type { Model } from './checker.ts'
 import { claimModel } from './claim-model.ts'
 import { joinModel } from './join-model.ts'
 import { leaseModel } from './lease-model.ts'
 import { orderingModel } from './ordering-model.ts'
 
 const once = { failures: 1, retries: 1 }
-const models: Record<string, Model<never>> = {
+const models: Record<string, { initial: object; actions: readonly { name: string }[] }> = {
   Ordering: orderingModel({ writers: [{ appends: 1, savepoints: 1 }] }),
   'Lease, fence and checkpoint': leaseModel({ runners: 2, events: 2, moves: 1 }),
   'Claim, rescue and complete': claimModel({ ...once, executions: 2, deaths: 1, resends: 1, crashes: 1 }),
@@ -64,7 +63,7 @@ test('the marks of each protocol are numbered without gaps, and each is the plac
   }
 
   const used = new Set(
-    [...sections.values()].flatMap(text => actionsOf(text).flatMap(([, place]) => place.match(markPattern) ?? [])),
+    [...sections.values()].flatMap(text => actionsOf(text).flatMap(([, place]) => place!.match(markPattern) ?? [])),
   )
   expect(marks.filter(mark => !used.has(mark))).toEqual([])
 })
