@@ -12,6 +12,7 @@ import { identifier } from '../../../src/database/sql.ts'
 import { openStore } from '../../../src/store.ts'
 import type { Workflows } from '../../../src/workflows/workflows.ts'
 import { freshSchema } from '../../support/engines.ts'
+import { judgeAppends } from '../../support/history/record-appends.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
 import { pause, seeded, times } from '../seeded-random.ts'
@@ -87,7 +88,8 @@ export async function openScenario({ url, seed, leaseMs = 1_200 }: ScenarioOptio
       await isOver(query)
       const errors = await checkWorkflows(query, rules)
       show({ seed, ...placed, effects: await count(), ...(await states(query)) })
-      return { ...errors, miscounted: [...errors.miscounted, ...(await wrongSteps(query)), ...wrong] }
+      const log = await judgeAppends(store, [], { hasOthers: true })
+      return { ...errors, miscounted: [...errors.miscounted, ...(await wrongSteps(query)), ...wrong, ...log] }
     },
     async [Symbol.asyncDispose]() {
       await load.stop()

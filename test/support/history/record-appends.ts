@@ -36,7 +36,10 @@ export interface AppendRecorder extends RecordedAppends, Disposable {
   appendMany(parts: Parameters<Store['events']['appendMany']>[0], options?: AppendOptions): Promise<AppendResult[]>
   /** The ids of all events of a stream. */
   read(stream: string): Promise<string[]>
-  /** A call that appends by other means, with this causation id. */
+  /**
+   * A call that appends by other means, with its name as the causation id. Its parts may be added while it runs, unless it
+   * records to a file.
+   */
   record(
     parts: readonly CallPart[],
     run: (name: string) => Promise<AppendResult[]>,
@@ -145,7 +148,7 @@ export async function judgeAppends(
   return checkAppends({ ...options, calls, reads: records.flatMap(record => record.reads), log })
 }
 
-/** By plain SQL: the judge must not depend on the readers that it judges. Nothing is appended meanwhile. */
+/** By plain SQL: the judge must not depend on the readers that it judges. What is appended meanwhile may be missing. */
 export async function readLog(store: Store): Promise<LoggedEvent[]> {
   const log: LoggedEvent[] = []
   for (;;) {
