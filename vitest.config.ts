@@ -40,7 +40,7 @@ const ON_AN_ENGINE = [
 /** Files about the server itself. */
 const ONLY_ON_A_SERVER = [
   'test/database/server.test.ts',
-  'test/chaos/{held-stream,resend,rewound,server-killed,silent-server}.test.ts',
+  'test/chaos/{held-stream,processes,resend,rewound,server-killed,silent-server}.test.ts',
   'test/chaos/consumers/{frozen-process,killed,runners,paused,rebuild,server,spread}.test.ts',
   'test/chaos/workflows/{everything-at-once,unavailable-server}.test.ts',
   'test/tenants/directory.test.ts',

@@ -43,7 +43,15 @@ export interface Endless {
   readonly callers: number
 }
 
-export type Task = Race | Storm | Endless
+/** Appends of all kinds to many streams, until it gets `stop`. */
+export interface Pour {
+  readonly kind: 'pour'
+  readonly callers: number
+  readonly streams: number
+  readonly seed: number
+}
+
+export type Task = Race | Storm | Pour | Endless | { readonly kind: 'stop' }
 
 export interface Answer {
   /** Number of acknowledged appends, and of conflicts. */
@@ -59,6 +67,11 @@ export interface AppendingProcess extends AsyncDisposable {
   /** Its appends so far, also after it was killed; until it is disposed of. */
   record(): RecordedAppends
   ask(task: Task): Promise<Answer>
+  /** Ends what it pours, which is then answered. */
+  stop(): void
+  /** Stops the process where it is, and lets it go on. */
+  pause(): void
+  resume(): void
   kill(): Promise<void>
 }
 
@@ -85,6 +98,9 @@ export function startAppending(options: StoreOptions): AppendingProcess {
       child.send(task)
       return answer<Answer>()
     },
+    stop: () => void child.send({ kind: 'stop' } satisfies Task),
+    pause: () => void child.kill('SIGSTOP'),
+    resume: () => void child.kill('SIGCONT'),
     kill,
     async [Symbol.asyncDispose]() {
       await kill()
@@ -142,6 +158,39 @@ export async function perform(orders: AppendRecorder, task: Race | Storm): Promi
   return { stored, conflicts, errors }
 }
 
+/** One caller in ten expects a version, one in ten has a key, one in ten appends to two streams, and one in fifty reads. */
+async function pour(orders: AppendRecorder, { callers, streams, seed }: Pour, goOn: () => boolean): Promise<Answer> {
+  const errors: string[] = []
+  let [stored, conflicts] = [0, 0]
+  await Promise.all(
+    times(callers, async caller => {
+      const random = seeded(seed * 1_000 + caller)
+      const stream = (): string => `order-${Math.floor(random() * streams)}`
+      for (let at = 0; goOn(); at++) {
+        const own = stream()
+        const kind = Math.floor(random() * 10)
+        const events = times(1 + Math.floor(random() * 10), () => event)
+        try {
+          const expected = kind === 0 ? (await orders.read(own)).length : kind === 1 ? ('exists' as const) : undefined
+          const key = kind === 2 ? { idempotencyKey: `${seed}-${caller}-${at}` } : {}
+          if (kind === 3) await orders.appendMany(appendsTo([...new Set([own, stream()])], events))
+          else await orders.append(own, events, { expected, ...key })
+          stored++
+        } catch (error) {
+          const { code, message } = error as { code?: string; message: string }
+          if (code === 'version_conflict') conflicts++
+          else if (!/^(outcome_unknown|connection_lost)$/.test(String(code))) errors.push(`${code} ${message}`)
+        }
+      }
+    }),
+  )
+  return { stored, conflicts, errors }
+}
+
+function appendsTo<E>(streams: readonly string[], events: E): { stream: string; events: E }[] {
+  return streams.map(stream => ({ stream, events }))
+}
+
 const event = { type: 'OrderPlaced', data: { total: 1 } }
 
 async function appendEndlessly(orders: AppendRecorder, { callers }: Endless): Promise<never> {
@@ -156,7 +205,11 @@ async function appendEndlessly(orders: AppendRecorder, { callers }: Endless): Pr
 if (process.send !== undefined && process.argv[1] === fileURLToPath(import.meta.url)) {
   process.once('message', async ({ options, name, file }: Start) => {
     const orders = recordAppends(await openStore(options), name, { file })
+    let isPouring = true
     process.on('message', async (task: Task) => {
+      if (task.kind === 'stop') isPouring = false
+      if (task.kind === 'stop') return
+      if (task.kind === 'pour') return process.send!(await pour(orders, task, () => isPouring))
       if (task.kind === 'endless') return appendEndlessly(orders, task)
       return process.send!(await perform(orders, task))
     })
