@@ -13,7 +13,7 @@ import { copyStore } from '../support/embedded.ts'
 import { freshSchema, openDatabase } from '../support/engines.ts'
 import { judgeAppends, type RecordedAppends } from '../support/history/record-appends.ts'
 import { waitUntil } from '../support/wait.ts'
-import { startAppending } from './appending-process.ts'
+import { type AppendingProcess, startAppending } from './appending-process.ts'
 import { long, show } from './chaos.ts'
 import { times } from './seeded-random.ts'
 
@@ -28,21 +28,62 @@ test('a process killed while it appends leaves every acknowledged event stored o
       await using child = startAppending({ folder })
       await child.ready
       child.ask({ kind: 'endless', callers: 8 }).catch(() => {})
-      const acknowledged = (): number => child.record().calls.filter(({ answer }) => answer?.kind === 'stored').length
-      await waitUntil(() => acknowledged() > 100, { deadlineMs: 60_000, what: 'appends of the child' })
+      await waitUntil(() => acknowledgedBy(child) > 100, { deadlineMs: 60_000, what: 'appends of the child' })
       await child.kill()
       records.push(child.record())
     }
 
-    await using store = await openStore({ folder })
-    expect(await judgeAppends(store, records)).toEqual([])
-    const calls = records.flatMap(record => record.calls)
-    show({ calls: calls.length, unanswered: calls.filter(({ answer }) => answer === undefined).length })
-    expect((await store.schema.check()).problems).toEqual([])
+    await expectOneHistory(folder, records)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
 }, 120_000)
+
+test('three processes that share a folder, one of them killed again and again, lose no acknowledged event', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'rf-shared-'))
+  await copyStore(folder)
+  const records: RecordedAppends[] = []
+  const sharing: AppendingProcess[] = []
+  const enter = async (): Promise<void> => {
+    const child = startAppending({ folder })
+    await child.ready
+    child.ask({ kind: 'endless', callers: 4 }).catch(() => {})
+    sharing.push(child)
+  }
+  try {
+    for (let at = 0; at < 3; at++) await enter()
+    for (let round = 0; round < (long ? 30 : 4); round++) {
+      const before = sharing.map(acknowledgedBy)
+      const allGoOn = (): boolean => sharing.every((child, at) => acknowledgedBy(child) > before[at]! + 20)
+      await waitUntil(allGoOn, { deadlineMs: 120_000, what: 'appends of every process' })
+      // In turn the one that has the folder open, which is the oldest, and a guest.
+      const [killed] = sharing.splice(round % 2, 1)
+      await killed!.kill()
+      records.push(killed!.record())
+      await killed![Symbol.asyncDispose]()
+      await enter()
+    }
+    await Promise.all(sharing.map(child => child.kill()))
+    records.push(...sharing.map(child => child.record()))
+  } finally {
+    await Promise.all(sharing.map(child => child[Symbol.asyncDispose]()))
+  }
+
+  await expectOneHistory(folder, records)
+  await rm(folder, { recursive: true, force: true })
+}, 180_000)
+
+function acknowledgedBy(child: AppendingProcess): number {
+  return child.record().calls.filter(({ answer }) => answer?.kind === 'stored').length
+}
+
+async function expectOneHistory(folder: string, records: readonly RecordedAppends[]): Promise<void> {
+  await using store = await openStore({ folder })
+  expect(await judgeAppends(store, records)).toEqual([])
+  const calls = records.flatMap(record => record.calls)
+  show({ calls: calls.length, unanswered: calls.filter(({ answer }) => answer === undefined).length })
+  expect((await store.schema.check()).problems).toEqual([])
+}
 
 test('timers and sockets keep working while 64 callers append continuously', async () => {
   await using store = await openStore({ database: await openDatabase(), schema: freshSchema() })
