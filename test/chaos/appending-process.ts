@@ -11,12 +11,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isRillflowError } from '../../src/core/errors.ts'
 import { openStore, type StoreOptions } from '../../src/store.ts'
-import {
-  type AppendRecorder,
-  type RecordedAppends,
-  readRecord,
-  recordAppends,
-} from '../support/history/record-appends.ts'
+import { type AppendRecorder, type RecordedAppends, recordAppends } from '../../src/verify/record-appends.ts'
+import { readRecord, writeRecord } from '../support/append-record.ts'
 import { forkProgram } from '../support/program.ts'
 import { seeded, times } from './seeded-random.ts'
 
@@ -204,7 +200,7 @@ async function appendEndlessly(orders: AppendRecorder, { callers }: Endless): Pr
 
 if (process.send !== undefined && process.argv[1] === fileURLToPath(import.meta.url)) {
   process.once('message', async ({ options, name, file }: Start) => {
-    const orders = recordAppends(await openStore(options), name, { file })
+    const orders = recordAppends(await openStore(options), name, { onLine: writeRecord(file) })
     let isPouring = true
     process.on('message', async (task: Task) => {
       if (task.kind === 'stop') isPouring = false

@@ -6,8 +6,8 @@
  */
 import type pg from 'pg'
 import type { Store } from '../../src/store.ts'
-import type { LoggedEvent } from '../support/history/append-history.ts'
-import { deliveryProblems } from '../support/history/check-appends.ts'
+import type { LoggedEvent } from '../../src/verify/append-history.ts'
+import { deliveryProblems } from '../../src/verify/check-appends.ts'
 import { pause, type Random } from './seeded-random.ts'
 
 export interface LogReader {

@@ -9,8 +9,8 @@ import type { AnyTransaction } from '../../src/database/transaction.ts'
 import type { Documents } from '../../src/documents/documents.ts'
 import type { AppendResult } from '../../src/events/append/send.ts'
 import type { Store } from '../../src/store.ts'
-import type { CallPart } from '../support/history/append-history.ts'
-import type { AppendRecorder } from '../support/history/record-appends.ts'
+import type { CallPart } from '../../src/verify/append-history.ts'
+import type { AppendRecorder } from '../../src/verify/record-appends.ts'
 import { pause, pick, type Random } from './seeded-random.ts'
 
 export interface Writer {

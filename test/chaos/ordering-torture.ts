@@ -3,8 +3,8 @@
  * deliver every event once, in order. `broken` readers and writers are its self-check.
  */
 import { openStore, type Store } from '../../src/store.ts'
-import type { LoggedEvent } from '../support/history/append-history.ts'
-import { judgeAppends, readLog, recordAppends } from '../support/history/record-appends.ts'
+import type { LoggedEvent } from '../../src/verify/append-history.ts'
+import { judgeAppends, readLog, recordAppends } from '../../src/verify/record-appends.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connections, show } from './chaos.ts'
 import { judge, type LogReader, readerFunctions, type Verdict } from './log-readers.ts'

@@ -4,8 +4,8 @@
  */
 import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
+import { judgeAppends, readLog, recordAppends } from '../../src/verify/record-appends.ts'
 import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
-import { judgeAppends, readLog, recordAppends } from '../support/history/record-appends.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, long } from './chaos.ts'
 import {

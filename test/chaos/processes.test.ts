@@ -10,8 +10,8 @@
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openStore, type Store } from '../../src/store.ts'
+import { judgeAppends, readLog } from '../../src/verify/record-appends.ts'
 import { freshSchema } from '../support/engines.ts'
-import { judgeAppends, readLog } from '../support/history/record-appends.ts'
 import { type Pooler, startPooler } from '../support/pooler.ts'
 import { type PostgresServer, startServer } from '../support/postgres-server.ts'
 import { waitUntil } from '../support/wait.ts'

@@ -3,8 +3,8 @@
  */
 import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
+import { judgeAppends, recordAppends } from '../../src/verify/record-appends.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
-import { judgeAppends, recordAppends } from '../support/history/record-appends.ts'
 import { waitUntil } from '../support/wait.ts'
 import { followLog } from './log-follower.ts'
 import { times } from './seeded-random.ts'

@@ -6,14 +6,14 @@
 import { expect, test } from 'vitest'
 import type { Documents } from '../../src/documents/documents.ts'
 import { openStore, type Store } from '../../src/store.ts'
-import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
 import {
   type Counted,
   judgeTransactions,
   type RecordedWork,
   recordTransactions,
   type TransactionRecorder,
-} from '../support/history/record-transactions.ts'
+} from '../../src/verify/record-transactions.ts'
+import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
 import { connect, long, show } from './chaos.ts'
 import { pick, type Random, seeded, times } from './seeded-random.ts'
 

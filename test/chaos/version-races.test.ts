@@ -4,13 +4,13 @@
  */
 import { expect, test } from 'vitest'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
-import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
 import {
   type AppendRecorder,
   judgeAppends,
   type RecordedAppends,
   recordAppends,
-} from '../support/history/record-appends.ts'
+} from '../../src/verify/record-appends.ts'
+import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
 import { type Answer, perform, startAppending } from './appending-process.ts'
 import { connect, long, show } from './chaos.ts'
 import { times } from './seeded-random.ts'

@@ -1,7 +1,7 @@
 /** The judge of appends is judged itself: it accepts histories that are right, and names what is planted in the others. */
 import { describe, expect, test } from 'vitest'
-import type { Answer, AppendCall, AppendHistory, LoggedEvent } from '../support/history/append-history.ts'
-import { checkAppends } from '../support/history/check-appends.ts'
+import type { Answer, AppendCall, AppendHistory, LoggedEvent } from '../../src/verify/append-history.ts'
+import { checkAppends } from '../../src/verify/check-appends.ts'
 
 /** An append of this many events to `order-1`, during these milliseconds. */
 function call(name: string, during: [number, number?], answer?: Answer, more: Partial<AppendCall> = {}): AppendCall {

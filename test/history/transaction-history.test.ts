@@ -1,7 +1,7 @@
 /** The judge of transactions is judged itself: it accepts histories that are right, and names what is planted. */
 import { describe, expect, test } from 'vitest'
-import { checkTransactions } from '../support/history/check-transactions.ts'
-import type { Operation, RecordedTransaction, TransactionHistory } from '../support/history/transaction-history.ts'
+import { checkTransactions } from '../../src/verify/check-transactions.ts'
+import type { Operation, RecordedTransaction, TransactionHistory } from '../../src/verify/transaction-history.ts'
 
 type Step =
   | ['read', object: string, version: number, element?: string]

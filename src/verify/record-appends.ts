@@ -6,15 +6,13 @@
  *     expect(await judgeAppends(store, [orders])).toEqual([])
  *
  * It only watches: the call and its error reach the caller unchanged, and the one thing it adds is the causation id, by which
- * an event in the log names its call. A process that may be killed records to a file, a line before each call and a line
- * after it: what it has written to the file outlives it.
+ * an event in the log names its call. A process that may be killed passes `onLine`, and keeps nothing in its memory.
  */
-import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
-import type { AppendOptions } from '../../../src/events/append/append.ts'
-import type { StreamEvents } from '../../../src/events/append/prepare.ts'
-import type { AppendResult } from '../../../src/events/append/send.ts'
-import type { NewEvent } from '../../../src/events/definition.ts'
-import type { Store } from '../../../src/store.ts'
+import type { AppendOptions } from '../events/append/append.ts'
+import type { StreamEvents } from '../events/append/prepare.ts'
+import type { AppendResult } from '../events/append/send.ts'
+import type { NewEvent } from '../events/definition.ts'
+import type { Store } from '../store.ts'
 import {
   type Answer,
   type AppendCall,
@@ -31,14 +29,14 @@ export interface RecordedAppends {
   readonly reads: readonly StreamRead[]
 }
 
-export interface AppendRecorder extends RecordedAppends, Disposable {
+export interface AppendRecorder extends RecordedAppends {
   append(stream: string, events: NewEvent | readonly NewEvent[], options?: AppendOptions): Promise<AppendResult>
   appendMany(parts: Parameters<Store['events']['appendMany']>[0], options?: AppendOptions): Promise<AppendResult[]>
   /** The ids of all events of a stream. */
   read(stream: string): Promise<string[]>
   /**
-   * A call that appends by other means, with its name as the causation id. Its parts may be added while it runs, unless it
-   * records to a file.
+   * A call that appends by other means, with its name as the causation id. Its parts may be added while it runs, unless there is
+   * an `onLine`.
    */
   record(
     parts: readonly CallPart[],
@@ -47,23 +45,25 @@ export interface AppendRecorder extends RecordedAppends, Disposable {
   ): Promise<AppendResult[]>
 }
 
-/** `name`: different for each recorder of a history. `file`: where a process writes that may be killed. */
-export function recordAppends(store: Store, name: string, { file }: { file?: string } = {}): AppendRecorder {
+/**
+ * `name`: different for each recorder of a history. `onLine` is called before each call and after it, with what is then
+ * known of it; the recorder itself then keeps nothing.
+ */
+export function recordAppends(
+  store: Pick<Store, 'events'>,
+  name: string,
+  { onLine }: { onLine?: (line: object) => void } = {},
+): AppendRecorder {
   const calls: AppendCall[] = []
   const reads: StreamRead[] = []
-  const output = file === undefined ? undefined : openSync(file, 'a')
   let count = 0
-  const note = (line: object): void => {
-    if (output !== undefined) writeSync(output, `${JSON.stringify(line)}\n`)
-  }
   const recorder: AppendRecorder = {
     calls,
     reads,
     async record(parts, run, key) {
       const call: AppendCall = { name: `${name} #${++count}`, parts, key, began: now() }
-      note(call)
-      // A process with a file keeps nothing else: its history may be longer than its memory.
-      if (output === undefined) calls.push(call)
+      onLine?.(call)
+      if (onLine === undefined) calls.push(call)
       try {
         const results = await run(call.name)
         Object.assign(call, { ended: now(), answer: { kind: 'stored', results } satisfies Answer })
@@ -72,7 +72,7 @@ export function recordAppends(store: Store, name: string, { file }: { file?: str
         Object.assign(call, { ended: now(), answer: answerOf(error) })
         throw error
       } finally {
-        note({ name: call.name, ended: call.ended, answer: call.answer })
+        onLine?.({ name: call.name, ended: call.ended, answer: call.answer })
       }
     },
     async append(stream, events, options = {}) {
@@ -94,12 +94,9 @@ export function recordAppends(store: Store, name: string, { file }: { file?: str
       const began = now()
       const eventIds = (await store.events.read(stream).toArray()).map(({ id }) => id)
       const read = { name: `${name} read ${++count}`, stream, began, ended: now(), eventIds }
-      note(read)
-      if (output === undefined) reads.push(read)
+      onLine?.(read)
+      if (onLine === undefined) reads.push(read)
       return eventIds
-    },
-    [Symbol.dispose]() {
-      if (output !== undefined) closeSync(output)
     },
   }
   return recorder
@@ -111,22 +108,6 @@ function answerOf(error: unknown): Answer {
   if (code === 'outcome_unknown') return { kind: 'unknown' }
   if (code === 'version_conflict') return { kind: 'conflict', stream: stream!, actual: actual! }
   return { kind: 'refused', code }
-}
-
-/** The record of a process, which may have been killed at any time: a call without an answer has none. */
-export function readRecord(file: string): RecordedAppends {
-  const calls = new Map<string, AppendCall>()
-  const reads: StreamRead[] = []
-  for (const line of readFileSync(file, 'utf8').split('\n')) {
-    // The last line may be cut off.
-    if (!line.endsWith('}')) continue
-    const entry = JSON.parse(line) as AppendCall | StreamRead
-    const known = calls.get(entry.name)
-    if (known !== undefined) Object.assign(known, entry)
-    else if ('eventIds' in entry) reads.push(entry)
-    else calls.set(entry.name, entry)
-  }
-  return { calls: [...calls.values()], reads }
 }
 
 export interface JudgeOptions {

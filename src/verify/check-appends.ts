@@ -11,7 +11,7 @@
  *
  * A problem is a sentence, with the calls that contradict each other: one or two.
  */
-import { isExpected } from '../../../src/events/append/prepare.ts'
+import { isExpected } from '../events/append/prepare.ts'
 import {
   type AppendCall,
   type AppendHistory,

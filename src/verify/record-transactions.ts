@@ -11,8 +11,8 @@
  * The documents are those of a collection with a history, so that every version of them is known in the end. An event names
  * its transaction by its causation id; together with its number there, that is its element.
  */
-import type { Documents } from '../../../src/documents/documents.ts'
-import type { Store } from '../../../src/store.ts'
+import type { Documents } from '../documents/documents.ts'
+import type { Store } from '../store.ts'
 import { now } from './append-history.ts'
 import { checkTransactions } from './check-transactions.ts'
 import { readLog } from './record-appends.ts'

@@ -7,8 +7,8 @@
  * real. A call begins before anything is sent, and ends after its answer has come, so that two calls are never said to
  * have an order that they did not have.
  */
-import type { Expected } from '../../../src/events/append/prepare.ts'
-import type { AppendResult } from '../../../src/events/append/send.ts'
+import type { Expected } from '../events/append/prepare.ts'
+import type { AppendResult } from '../events/append/send.ts'
 
 export interface AppendCall {
   /** Unique in the history. */
