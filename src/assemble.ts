@@ -51,10 +51,13 @@ import { exportStore } from './transfer/export/export.ts'
 import { importStore } from './transfer/export/import.ts'
 import { examine } from './upkeep/doctor/doctor.ts'
 import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
-import { isWorkflowKind, openWorkflows } from './workflows/workflows.ts'
+import { isWorkflowKind, openWorkflows, type WorkflowRegistry } from './workflows/workflows.ts'
 
 export interface Assembled<M extends EventMap>
-  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {}
+  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {
+  /** Does everything that handlers and schedules can do now, in this process, without a runner. */
+  readonly runHandlers: WorkflowRegistry<M>['runUntilIdle']
+}
 
 export interface AssembleOptions<M extends EventMap> extends StoreOptions<M> {
   /** False: registering a definition makes it known here and writes nothing. */
@@ -209,7 +212,7 @@ export function assemble<M extends EventMap>(
     [Symbol.asyncDispose]: close,
   }
   const run = { start: runners.start, startUpkeep: () => upkeep.start(everyMs) }
-  return { store, schema, tables, log, wake, consumers, ...run, close }
+  return { store, schema, tables, log, wake, consumers, runHandlers: workflows.runUntilIdle, ...run, close }
 }
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }

@@ -356,6 +356,7 @@ create table "rillflow"."workflow_steps" (
 );
 
 create table "rillflow"."workflow_waits" (
+  position bigint not null,
   since bigint not null,
   execution uuid not null,
   ordinal integer not null,
@@ -363,9 +364,18 @@ create table "rillflow"."workflow_waits" (
   name text collate "C" not null,
   correlation_id text collate "C" not null,
   type text collate "C",
+  handler text collate "C",
   child text collate "C",
   match jsonb,
   primary key (execution, kind, name)
+);
+
+create table "rillflow"."workflow_signals" (
+  position bigint not null,
+  execution uuid not null,
+  correlation_id text collate "C" not null,
+  handler text collate "C" not null,
+  primary key (correlation_id, handler, position)
 );
 
 create index workflow_waits_signal on "rillflow"."workflow_waits" (correlation_id, type) where type is not null;
@@ -470,7 +480,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '819930e0e1883a85cc0ff9f6140031604667fce9a3e58771a0ad2c0584b53d76', true);
+values (1, 'baseline', '2de5da38dc4164f836d6f9789a7a57a67c5b7dacce18434c8a61cee8dc81c6f9', true);
 
 -- function clock
 
@@ -478,10 +488,18 @@ create or replace function "rillflow"."clock"(p_column anyelement)
 returns timestamptz
 language plpgsql immutable parallel safe cost 1
 as $body$
--- revision 1
+-- revision 2
+declare
+  v_moved text := current_setting('rillflow.clock', true);
 begin
-  return clock_timestamp()
-    + make_interval(secs => coalesce(nullif(current_setting('rillflow.clock_offset_ms', true), '')::float8, 0) / 1000);
+  if v_moved is null or v_moved = '' then
+    return clock_timestamp();
+  end if;
+  -- A sign: so many milliseconds ahead of the server's time, or behind it. Else a time that stands still.
+  if left(v_moved, 1) in ('+', '-') then
+    return clock_timestamp() + make_interval(secs => v_moved::float8 / 1000);
+  end if;
+  return v_moved::timestamptz;
 end
 $body$;
 

@@ -17,8 +17,9 @@
  * (`NotSettled`, or its own error).
  */
 
+export type { Advance, AdvanceOptions, TimeSpan } from './advance.ts'
 export { NotSettled, SpecificationFailed } from './errors.ts'
 export { countingIds, type FakeClock, fakeClock } from './fakes.ts'
 export { settle } from './settle.ts'
 export { type AggregateSpecification, type ProjectionSpecification, specify } from './specify.ts'
-export { type TestPlace, testStore } from './test-store.ts'
+export { type TestPlace, type TestStore, testStore } from './test-store.ts'
