@@ -80,6 +80,7 @@ export function movableClock(base: Clock = systemClock): MovableClock {
     setTimeout: (fn, ms) => base.setTimeout(fn, ms),
     stand(at) {
       standsAt = at.getTime()
+      aheadMs = 0
     },
     move(ms) {
       if (standsAt === undefined && typeof own.advance === 'function') own.advance(ms)
@@ -91,8 +92,8 @@ export function movableClock(base: Clock = systemClock): MovableClock {
 /** The time of one test store. */
 export interface Time {
   readonly advance: Advance
-  /** Sets both clocks, before anything is stored. */
-  begin(at: Date | string): Promise<void>
+  /** Sets both clocks, which stand still from then on, and runs nothing. */
+  moveTo(at: Date | string): Promise<void>
   /** Notes a runner that has started. */
   started(runner: Runner): void
 }
@@ -116,14 +117,16 @@ export function openTime<M extends EventMap>(parts: Assembled<M>, clock: Movable
   }
 
   return {
-    async begin(at) {
-      beganAt = new Date(at)
-      if (Number.isNaN(beganAt.getTime()))
+    async moveTo(at) {
+      const to = new Date(at)
+      if (Number.isNaN(to.getTime()))
         throw new InvalidOption({
           option: 'at',
-          reason: `A test store cannot begin at ${describe(at)}. Give a Date, or a text such as '2030-01-01T00:00:00Z'.`,
+          reason: `${describe(at)} is not a time. Give a Date, or a text such as '2030-01-01T00:00:00Z'.`,
         })
-      clock.stand(beganAt)
+      beganAt = to
+      aheadMs = lastUpkeepMs = 0
+      clock.stand(to)
       await move(0)
     },
     started: runner => void runners.add(runner),

@@ -16,7 +16,7 @@ import type { Database } from '../database/database.ts'
 import { identifier, type Statement } from '../database/sql.ts'
 import type { EventMap, UntypedEvents } from '../events/definition.ts'
 import { moveClock } from '../schema/clock.sql.ts'
-import { openParts, openStore, type Store, type StoreOptions } from '../store.ts'
+import { openParts, type Store, type StoreOptions } from '../store.ts'
 import { type Advance, movableClock, openTime, type Time } from './advance.ts'
 import { type SpareSchemas, spareSchemas } from './spare-schemas.ts'
 
@@ -43,6 +43,14 @@ export async function testStore<M extends EventMap = UntypedEvents>(
   options: StoreOptions<M> = {},
   place: TestPlace = {},
 ): Promise<TestStore<M>> {
+  return (await openTestStore(options, place)).store
+}
+
+/** A test store together with its time, for specifications. */
+export async function openTestStore<M extends EventMap>(
+  options: StoreOptions<M>,
+  place: TestPlace,
+): Promise<OpenedTestStore<M>> {
   const { url: _url, pool: _pool, folder: _folder, memory: _memory, database: _database, ...own } = options
   const { at, ...server } = place
   refuseUnknownOptions('testStore', place, ['database', 'url', 'pool', 'at'])
@@ -50,11 +58,16 @@ export async function testStore<M extends EventMap = UntypedEvents>(
   return isShared ? openShared(own, at) : openOn(server, own, at)
 }
 
+export interface OpenedTestStore<M extends EventMap> extends AsyncDisposable {
+  readonly store: TestStore<M>
+  readonly time: Time
+}
+
 async function openOn<M extends EventMap>(
   place: Omit<TestPlace, 'at'>,
   options: StoreOptions<M>,
   at: TestPlace['at'],
-): Promise<TestStore<M>> {
+): Promise<OpenedTestStore<M>> {
   const schema = newSchema()
   return openTimed({ ...options, ...place, schema }, at, async store => {
     await store.transaction(tx => tx.query(dropping(schema).text))
@@ -62,7 +75,10 @@ async function openOn<M extends EventMap>(
   })
 }
 
-async function openShared<M extends EventMap>(options: StoreOptions<M>, at: TestPlace['at']): Promise<TestStore<M>> {
+async function openShared<M extends EventMap>(
+  options: StoreOptions<M>,
+  at: TestPlace['at'],
+): Promise<OpenedTestStore<M>> {
   engine ??= startEngine()
   const { database, spare } = await engine
   const schema = await spare.take(newSchema())
@@ -77,33 +93,26 @@ async function openTimed<M extends EventMap>(
   options: StoreOptions<M>,
   at: TestPlace['at'],
   end: (store: Store<M>) => Promise<void>,
-): Promise<TestStore<M>> {
-  if (options.tenancy !== undefined) return openTenanted(options, end)
+): Promise<OpenedTestStore<M>> {
+  if (options.tenancy !== undefined)
+    throw new InvalidOption({
+      option: 'tenancy',
+      reason: 'A test store is the store of one tenant. Leave "tenancy" out, or open the tenants with openStore.',
+    })
   const clock = movableClock(options.clock)
-  let time: Time | undefined
+  let time!: Time
   const { store } = await openParts<M>({ ...options, clock, migrate: true }, async parts => {
     time = openTime(parts, clock)
-    if (at !== undefined) await time.begin(at)
+    if (at !== undefined) await time.moveTo(at)
   })
   const close = once(() => end(store))
   const start: Store<M>['start'] = async given => {
     const runner = await store.start(given)
-    time!.started(runner)
+    time.started(runner)
     return runner
   }
-  return { ...store, start, advance: time!.advance, close, [Symbol.asyncDispose]: close }
-}
-
-async function openTenanted<M extends EventMap>(
-  options: StoreOptions<M>,
-  end: (store: Store<M>) => Promise<void>,
-): Promise<TestStore<M>> {
-  const store = await openStore<M>({ ...options, migrate: true })
-  const close = once(() => end(store))
-  const reason =
-    'A test store with tenants cannot move its time. Test with the store of one tenant: leave "tenancy" out.'
-  const advance = (): Promise<never> => Promise.reject(new InvalidOption({ option: 'tenancy', reason }))
-  return Object.assign(Object.create(store) as Store<M>, { advance, close, [Symbol.asyncDispose]: close })
+  const timed = { ...store, start, advance: time.advance, close, [Symbol.asyncDispose]: close }
+  return { store: timed, time, [Symbol.asyncDispose]: close }
 }
 
 /** One for the process; it ends with the process. */
