@@ -218,6 +218,5 @@ export function assemble<M extends EventMap>(
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
 
 function schemasOf(events: EventDefinitions | undefined): Log['schemas'] {
-  const given = Object.entries(events?.schemas ?? {})
-  return new Map(given.flatMap(([type, schema]) => (schema === undefined ? [] : [[type, schema]])))
+  return new Map(Object.entries(events?.schemas ?? {}))
 }

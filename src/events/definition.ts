@@ -31,7 +31,10 @@ export function defineEvents(schemas: object = {}): EventDefinitions<UntypedEven
 }
 
 export interface EventDefinitions<M extends EventMap = UntypedEvents> {
-  /** The schemas by type name; a type without one is not checked. */
+  /**
+   * The schemas by type name. A type that is given as `undefined` is not checked; one that is not given is refused, if
+   * there are others.
+   */
   readonly schemas: SchemasOf<M>
   /** An event to be appended, typed by its name. */
   create<T extends keyof M & string>(type: T, data: M[T]): NewEventOf<T, M[T]>
@@ -136,4 +139,4 @@ export type EventsIn<Schemas> = {
 }
 
 /** Schemas by type name. */
-export type SchemasOf<M extends EventMap> = { readonly [T in keyof M & string]?: StandardSchemaV1<M[T]> }
+export type SchemasOf<M extends EventMap> = { readonly [T in keyof M & string]?: StandardSchemaV1<M[T]> | undefined }
