@@ -124,7 +124,12 @@ export function assemble<M extends EventMap>(
     activates: storesDefinitions,
     isCollection: collections.has,
   })
-  const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
+  const sessionParts = {
+    ...parts,
+    cacheOf: aggregates.cacheOf,
+    turns: aggregates.turns,
+    collectionOf: collections.find,
+  }
   const sessions = openSessions(sessionParts, options.sessionDefaults)
 
   const upkeepInBackground: Runnable = {

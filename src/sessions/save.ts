@@ -7,6 +7,7 @@
  * of an append: after a lost connection it is sent again and recognised by the ids of its events.
  */
 import { createHash } from 'node:crypto'
+import type { SavedDocument } from '../aggregates/saved.ts'
 import { throwIfAborted } from '../core/abort.ts'
 import { isRillflowError, type RillflowError } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'
@@ -50,13 +51,6 @@ export interface SendOptions extends AppendDefaults {
   readonly onRepeat?: 'return' | 'error' | undefined
   readonly tx?: AnyTransaction | undefined
   readonly signal?: AbortSignal | undefined
-}
-
-export interface SavedDocument {
-  readonly collection: string
-  readonly id: string
-  /** The version it has now; of one that was deleted, the version it had. */
-  readonly version: number
 }
 
 export interface Sent {
