@@ -203,7 +203,7 @@ export function refusalOf(
   { id, expected }: Change,
   { outcome, version = 0 }: { outcome: string; version?: number | undefined },
 ): RillflowError {
-  if (outcome === 'exists') return new DocumentExists({ collection, id, version })
+  if (outcome === 'exists') return new DocumentExists({ collection, id, version, isInSession: true })
   if (outcome === 'deleted') return new DocumentDeleted({ collection, id, version })
   if (outcome === 'missing') return new DocumentNotFound({ collection, id })
   telemetry.count('document_conflicts_total')

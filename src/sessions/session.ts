@@ -297,6 +297,12 @@ function documentsOf(
       admit('update')
       tracked.put(id, data)
     },
+    async patch(id, patch, options) {
+      guard('patch')
+      const data = await tracked.patched(id, patch, options)
+      admit('patch')
+      tracked.put(id, data)
+    },
     delete(id, options) {
       admit('delete')
       tracked.delete(id, options)

@@ -284,7 +284,7 @@ test('the state folded before the commit equals the state read after it', async 
     events: defineEvents<{ Noted: { at: Date } }>(),
     initial: (): { at: unknown } => ({ at: undefined }),
     evolve: { Noted: (_, event) => ({ at: event.data.at }) },
-    decide: (at: Date) => ({ type: 'Noted', data: { at } }),
+    decide: (at: Date) => ({ type: 'Noted', data: { at: at as unknown as string } }),
   })
   const notes = store.aggregates(Note)
 
