@@ -56,7 +56,7 @@ export function msOf(span: TimeSpan): number {
     if (!Number.isFinite(count) || count < 0)
       throw new InvalidOption({
         option: unit,
-        reason: `store.advance cannot move the time by ${describe(count)} ${unit}. It takes numbers from 0: time does not go back.`,
+        reason: `The time of a test store cannot be moved by ${describe(count)} ${unit}. It takes numbers from 0: time does not go back.`,
       })
     total += count * each
   }

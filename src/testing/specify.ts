@@ -54,7 +54,7 @@ export function specify(subject: Aggregate | Projection | Handler, options: Spec
   if (subject.kind === 'handler' || subject.kind === 'join') return specifyHandler(subject, refuseAwait)
   throw new InvalidOption({
     option: 'subject',
-    reason: `specify takes an aggregate, a projection, a handler or a join, not ${describe(subject.kind ?? subject)}.`,
+    reason: `A specification is one of an aggregate, a projection, a handler or a join, not of ${describe(subject.kind ?? subject)}.`,
   })
 }
 

@@ -20,7 +20,7 @@
  * (`NotSettled`, or its own error).
  */
 
-export type { Advance, AdvanceOptions, TimeSpan } from './advance.ts'
+export type { TimeSpan } from './advance.ts'
 export { NotSettled, SpecificationFailed } from './errors.ts'
 export { countingIds, type FakeClock, fakeClock } from './fakes.ts'
 export { settle } from './settle.ts'

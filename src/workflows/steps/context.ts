@@ -44,7 +44,7 @@ export interface HandlerContext<M extends EventMap = UntypedEvents, E extends ke
   /** Waits at least this long; from a second on, without holding a worker. */
   sleep(ms: number): Promise<void>
   sleep(name: string, ms: number): Promise<void>
-  /** Waits until this time; one that has passed is no wait. */
+  /** Waits until this time; one that has passed ends at once. */
   sleepUntil(at: Date): Promise<void>
   sleepUntil(name: string, at: Date): Promise<void>
   /**
