@@ -59,8 +59,8 @@ const types = `
 `
 
 const queries = `
-  and at avg between compileQuery contains count elemMatch eq exists filterFrom gt gte isIn isNull like lower lt lte max
-  min ne not or regex search startsWith sum
+  and at avg between compileQuery contains count elemMatch eq exists filterFrom gt gte headline isIn isNull like lower lt
+  lte max min ne not or rank regex search startsWith sum
 `
 
 /** The errors that programs catch, or throw. The whole set is `rillflow/errors`. */
