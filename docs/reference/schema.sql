@@ -491,10 +491,18 @@ create or replace function "rillflow"."clock"(p_column anyelement)
 returns timestamptz
 language plpgsql immutable parallel safe cost 1
 as $body$
--- revision 1
+-- revision 2
+declare
+  v_moved text := current_setting('rillflow.clock', true);
 begin
-  return clock_timestamp()
-    + make_interval(secs => coalesce(nullif(current_setting('rillflow.clock_offset_ms', true), '')::float8, 0) / 1000);
+  if v_moved is null or v_moved = '' then
+    return clock_timestamp();
+  end if;
+  -- A sign: so many milliseconds ahead of the server's time, or behind it. Else a time that stands still.
+  if left(v_moved, 1) in ('+', '-') then
+    return clock_timestamp() + make_interval(secs => v_moved::float8 / 1000);
+  end if;
+  return v_moved::timestamptz;
 end
 $body$;
 
