@@ -159,7 +159,7 @@ async function refusedCalls(store: Store<ShopMap>, calls: Calls): Promise<Record
   const refused: Record<string, unknown> = {}
   for (const [name, call] of Object.entries(calls)) {
     const { error } = await outcome((async () => call(store))())
-    if (error !== undefined) refused[name] = (error as { sqlState?: string }).sqlState ?? error
+    if (error !== undefined) refused[name] = (error as { code?: string }).code ?? error
   }
   return refused
 }
@@ -176,12 +176,14 @@ test('an owner can do everything, a writer all but change the structure, a reade
   expect(await refusedCalls(writer, all)).toEqual({})
   const runner = await writer.start()
   await runner.stop()
-  expect(Object.values(await refusedCalls(writer, structural))).toEqual(Object.keys(structural).map(() => '42501'))
+  expect(Object.values(await refusedCalls(writer, structural))).toEqual(
+    Object.keys(structural).map(() => 'permission_denied'),
+  )
 
   const reader = await openStore({ ...definitions, url: urls.reader, schema, register: false, logger: false })
   expect(await refusedCalls(reader, reads)).toEqual({})
   const refused = await refusedCalls(reader, { ...writes, ...structural })
   expect(Object.keys(refused)).toEqual(Object.keys({ ...writes, ...structural }))
-  expect([...new Set(Object.values(refused))]).toEqual(['42501'])
+  expect([...new Set(Object.values(refused))]).toEqual(['permission_denied'])
   await Promise.all([owner, writer, reader].map(store => store.close()))
 })

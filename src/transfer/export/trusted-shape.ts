@@ -155,7 +155,7 @@ const functions: ReadonlySet<string> = words(
 
 const keywords: ReadonlySet<string> = words(
   'case when then else end is not null true false and or in any all array collate asc desc nulls first last include',
-  'where with without zone distinct from between like ilike similar current_timestamp',
+  'where with without zone distinct from between like ilike similar',
   'jsonb_path_ops jsonb_ops text_pattern_ops varchar_pattern_ops text_ops gin_trgm_ops',
   'fillfactor fastupdate pages_per_range autosummarize deduplicate_items gin_pending_list_limit',
 )
