@@ -187,6 +187,7 @@ create table "rillflow"."deliveries" (
   position bigint not null,
   acked_at timestamptz,
   retry_at timestamptz,
+  first_failed_at timestamptz,
   deliveries integer not null,
   consumer text collate "C" not null,
   last_error jsonb,
@@ -231,9 +232,9 @@ create table "rillflow"."workflow_routes" (
   id integer primary key,
   version integer not null,
   priority integer not null,
-  delay_ms integer not null,
+  delay_ms bigint not null,
+  deadline_ms bigint,
   timeout_ms integer not null,
-  deadline_ms integer,
   concurrency integer,
   rate_limit integer,
   rate_per_ms integer,
@@ -483,7 +484,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '117d32877691d70ceadfbd726db614255e048d5ee00f5424c4bcf2942023f514', true);
+values (1, 'baseline', '5500e85a029964ca071017dc16be9e4ec4be74a6fa691b81f3bbaaf394ae51e5', true);
 
 -- function clock
 

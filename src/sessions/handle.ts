@@ -134,7 +134,8 @@ async function handleWork<T>(
     } catch (error) {
       if (attempt > maxRetries || !isOvertaken(error)) throw error
     }
-    await sleep(delay(backoff, attempt), { clock: parts.log.clock, signal: options.signal })
+    // By real time: a clock that a test moves would keep the call waiting for ever.
+    await sleep(delay(backoff, attempt), { signal: options.signal })
   }
 }
 

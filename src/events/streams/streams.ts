@@ -17,7 +17,7 @@ import { type Statement, sql } from '../../database/sql.ts'
 import type { AnyTransaction } from '../../database/transaction.ts'
 import { moment } from '../../schema/clock.sql.ts'
 import type { AppendParts } from '../append/append.ts'
-import { prepareParts } from '../append/prepare.ts'
+import { prepareParts, tombstoneType } from '../append/prepare.ts'
 import { type Append, sendBatch } from '../append/send.ts'
 import { StreamNotFound } from '../errors.ts'
 import type { Log } from '../log.ts'
@@ -80,9 +80,6 @@ export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorO
     },
   }
 }
-
-/** The last event of a tombstoned stream. */
-export const tombstoneType = '$tombstone'
 
 async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<Page<StreamDescription>> {
   refuseUnknownOptions('store.streams.list', options, ['category', 'state', ...pageOptionNames])
@@ -193,7 +190,7 @@ async function restoreStream(log: Log, executor: Executor, stream: string): Prom
 /** Ends a stream: its last event is the tombstone, in the transaction that marks it. */
 async function tombstoneStream(log: Log, executor: Executor, stream: string, reason?: string): Promise<void> {
   const event = { type: tombstoneType, data: { reason: reason ?? null } }
-  const parts = await prepareParts(log, [{ stream, events: [event], expected: 'exists' }], {})
+  const parts = await prepareParts(log, [{ stream, events: [event], expected: 'exists' }], {}, true)
   const append: Append = {
     parts,
     key: undefined,
