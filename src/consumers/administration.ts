@@ -15,6 +15,7 @@ import { onAbort } from '../core/abort.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { InvalidOption, isRillflowError } from '../core/errors.ts'
 import { nearestName } from '../core/name.ts'
+import { refusingUnknownOptions } from '../core/options.ts'
 import type { Page } from '../core/page.ts'
 import type { Services } from '../core/service.ts'
 import type { Executor } from '../database/database.ts'
@@ -182,7 +183,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
       if (failure !== undefined) throw failure.error
     },
   }
-  return administration
+  return refusingUnknownOptions('store.consumers', administration, optionsOfCalls)
 
   /** An inline projection is applied by the appends themselves, whatever its row says. */
   async function refuseInline(name: string, wanted: 'paused' | 'reset'): Promise<void> {
@@ -242,6 +243,12 @@ export function openAdministration({ consumers, services, runnables }: Administr
       },
     }
   }
+}
+
+const optionsOfCalls = {
+  ...({ status: [1, ['group']], pause: [1, ['group']], resume: [1, ['group']], reset: [2, ['group']] } as const),
+  ...({ remove: [1, ['group', 'dropTables']] } as const),
+  ...({ runOnce: [1, ['signal']], runUntilIdle: [1, ['signal']], run: [1, ['signal']] } as const),
 }
 
 /** The sum of their results. A part that finds a checkpoint beyond the head does not delay the others. */

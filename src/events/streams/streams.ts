@@ -10,7 +10,7 @@
 
 import { InvalidName } from '../../core/errors.ts'
 import { category, checkName } from '../../core/name.ts'
-import { checkWhole, refuseUnknownOptions } from '../../core/options.ts'
+import { checkWhole, refuseUnknownOptions, refusingUnknownOptions } from '../../core/options.ts'
 import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
@@ -64,7 +64,7 @@ export interface StreamOptions {
 export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorOf'>): Streams {
   const { log, wake, executorOf } = parts
   const executorFor = (tx: AnyTransaction | undefined): Executor => (tx === undefined ? log.database : executorOf(tx))
-  return {
+  const streams: Streams = {
     list: options => listStreams(log, options),
     describe: stream => describeStream(log, stream),
     resolve: (alias, { tx, ...options } = {}) => resolveAlias(log, executorFor(tx), alias, options),
@@ -79,6 +79,12 @@ export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorO
       await wake.appendedIn(tx, executorOf(tx))
     },
   }
+  return refusingUnknownOptions('store.streams', streams, optionsOfCalls)
+}
+
+const optionsOfCalls = {
+  ...({ resolve: [1, ['tx', 'category']], restore: [1, ['tx']] } as const),
+  ...({ archive: [1, ['tx', 'reason']], tombstone: [1, ['tx', 'reason']] } as const),
 }
 
 async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<Page<StreamDescription>> {
