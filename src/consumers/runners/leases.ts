@@ -8,6 +8,7 @@
  * A lease whose runner cannot reach the database is lost, too, once it may have expired: another runner may have taken
  * it by then.
  */
+import { isRillflowError } from '../../core/errors.ts'
 import { runDetached } from '../../core/service.ts'
 import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
@@ -23,8 +24,8 @@ export interface Leases {
   /** Those held now, for the heartbeat to renew. */
   held(): readonly { readonly lease: Lease; readonly leaseMs: number }[]
   names(): string[]
-  /** Makes the rows of consumers that have none. */
-  ensure(leased: readonly Leased[]): Promise<void>
+  /** Makes the rows of consumers that have none; returns why a row is refused, by the name of its consumer. */
+  ensure(leased: readonly Leased[]): Promise<ReadonlyMap<string, unknown>>
   /** Releases the consumers that other runners should hold, and takes ours that are free. */
   follow(view: View, leased: readonly Leased[]): Promise<void>
   /** The database could not be reached since then: loses every lease that may have expired. */
@@ -68,11 +69,19 @@ export function openLeases(
     held: () => [...running.values()].map(({ lease, leased }) => ({ lease, leaseMs: leased.leaseMs })),
     names: () => [...running.keys()],
     async ensure(leased) {
+      const refused = new Map<string, unknown>()
       for (const each of leased) {
         if (each.isMade === true || ensured.has(each.name)) continue
-        await ensureConsumer(log, each)
-        ensured.add(each.name)
+        try {
+          await ensureConsumer(log, each)
+          ensured.add(each.name)
+        } catch (error) {
+          // It cannot begin where it is said to: the others run all the same.
+          if (!isRillflowError(error, 'invalid_option')) throw error
+          refused.set(each.name, error)
+        }
       }
+      return refused
     },
     async follow(view, leased) {
       const mine = isDraining ? new Set<string>() : assignedTo(id, view)
