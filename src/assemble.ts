@@ -13,7 +13,7 @@ import { newId } from './core/name.ts'
 import { optionNames, refuseUnknownOptions, refusingUnknownOptions } from './core/options.ts'
 import { openServices } from './core/service.ts'
 import type { Database, TransactionOptions } from './database/database.ts'
-import { parsers } from './database/parse.ts'
+import { ownParser } from './database/parse.ts'
 import {
   type AnyTransaction,
   foreignExecutor,
@@ -52,10 +52,13 @@ import { type ExportOptions, exportStore } from './transfer/export/export.ts'
 import { importStore, type StoreImportOptions } from './transfer/export/import.ts'
 import { type DoctorOptions, examine } from './upkeep/doctor/doctor.ts'
 import { everyMs, openUpkeep, type UpkeepOptions } from './upkeep/upkeep.ts'
-import { isWorkflowKind, openWorkflows } from './workflows/workflows.ts'
+import { isWorkflowKind, openWorkflows, type WorkflowRegistry } from './workflows/workflows.ts'
 
 export interface Assembled<M extends EventMap>
-  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {}
+  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {
+  /** Does everything that handlers and schedules can do now, in this process, without a runner. */
+  readonly runHandlers: WorkflowRegistry<M>['runUntilIdle']
+}
 
 export interface AssembleOptions<M extends EventMap> extends StoreOptions<M> {
   /** False: registering a definition makes it known here and writes nothing. */
@@ -122,7 +125,12 @@ export function assemble<M extends EventMap>(
     activates: storesDefinitions,
     isCollection: collections.has,
   })
-  const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
+  const sessionParts = {
+    ...parts,
+    cacheOf: aggregates.cacheOf,
+    turns: aggregates.turns,
+    collectionOf: collections.find,
+  }
   const sessions = openSessions(sessionParts, options.sessionDefaults)
 
   const upkeepInBackground: Runnable = {
@@ -220,6 +228,7 @@ export function assemble<M extends EventMap>(
     log,
     wake,
     consumers,
+    runHandlers: workflows.runUntilIdle,
     ...run,
     close,
   }
@@ -255,9 +264,8 @@ const optionsOfCalls = {
   ],
 } as const
 
-const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
+const foreignTypes = { getTypeParser: (oid: number) => ownParser(oid) }
 
 function schemasOf(events: EventDefinitions | undefined): Log['schemas'] {
-  const given = Object.entries(events?.schemas ?? {})
-  return new Map(given.flatMap(([type, schema]) => (schema === undefined ? [] : [[type, schema]])))
+  return new Map(Object.entries(events?.schemas ?? {}))
 }

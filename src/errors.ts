@@ -31,7 +31,9 @@ export {
   ConnectionLost,
   DatabaseFailed,
   DatabaseMissing,
+  DatabaseReadOnly,
   DatabaseUnreachable,
+  EngineFileMissing,
   FolderLocked,
   FolderNotEmpty,
   FolderNotWritable,
@@ -40,9 +42,18 @@ export {
   IntegerTooLarge,
   NotInTransaction,
   OutcomeUnknown,
+  PermissionDenied,
+  PoolerUnsupported,
+  PreparedStatementLost,
+  ResultTooLarge,
   SerializationFailed,
+  ServerFull,
   ServerInRecovery,
   ServerUnsupported,
+  SettingUnsupported,
+  StatementCancelled,
+  StatementTooComplex,
+  TlsFailed,
   TransactionClosed,
   TransactionTimeout,
 } from './database/errors.ts'
@@ -89,7 +100,7 @@ export {
   RebuildRunning,
   ViewsDepend,
 } from './projections/errors.ts'
-export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated } from './schema/errors.ts'
+export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated, SequenceBehind } from './schema/errors.ts'
 export { SessionClosed, SessionSaving } from './sessions/errors.ts'
 export { AlreadySettled, SubscriptionMismatch } from './subscriptions/errors.ts'
 export {

@@ -84,7 +84,7 @@ export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; r
   }
   return {
     ...parts,
-    feed: openFeed(parts.log),
+    feed: openFeed(parts.log, parts.watch.reads),
     register(consumer) {
       const { name } = consumer
       const prefix = reserved.find(each => name.startsWith(each))

@@ -47,6 +47,7 @@ import type { Schedule } from './schedules/schedule.ts'
 import { openScheduler } from './schedules/scheduler.ts'
 import { openSchedules, type Schedules } from './schedules/schedules.ts'
 import { watchSettled } from './settled.ts'
+import { type WorkedByHand, workerByHand } from './work/by-hand.ts'
 import { type Lanes, openLanes } from './work/lanes.ts'
 import { startWorker, type WorkerParts } from './work/worker.ts'
 import { openWorkflow, type Workflow } from './workflow.ts'
@@ -97,6 +98,8 @@ export interface WorkflowRegistry<M extends EventMap> {
   readonly workflows: Workflows<M>
   /** For the runners of the store. */
   readonly runnable: Runnable
+  /** Does everything that handlers and schedules can do now, in this process, without a runner. */
+  runUntilIdle(signal: AbortSignal): Promise<WorkedByHand>
   /** How the dead letters of handlers are retried. */
   readonly deadLetterKind: DeadLetterKind
   close(): void
@@ -201,6 +204,7 @@ export function openWorkflows<M extends EventMap>(
   return {
     workflows: workflows as unknown as Workflows<M>,
     runnable,
+    runUntilIdle: workerByHand(workerParts),
     deadLetterKind: ofHandlers(log),
     close: insight.close,
   }

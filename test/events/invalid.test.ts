@@ -204,3 +204,19 @@ test('the type of a tombstone cannot be appended: only store.streams.tombstone e
   for (const { error } of refused) expect(error).toMatchObject({ code: 'invalid_event', path: 'type' })
   expect(await store.streams.describe('order-1')).toMatchObject({ state: 'tombstoned', version: 2 })
 })
+
+test('a misspelt type is refused by a store with schemas, and the nearest one is named', async () => {
+  const { schema, database } = await openShop()
+  const events = defineEvents<{ OrderPlaced: { total: number }; OrderNoted: unknown }>({
+    OrderPlaced: z.object({ total: z.number() }),
+    OrderNoted: undefined,
+  })
+  await using store = await openStore({ events, schema, database })
+  const append = (type: string) => store.events.append('order-1', { type, data: { total: 1 } } as never)
+
+  await expect(append('OrderPlacd')).rejects.toMatchObject({ code: 'invalid_event', type: 'OrderPlacd', path: 'type' })
+  await expect(append('OrderPlacd')).rejects.toThrow('Did you mean "OrderPlaced"?')
+  await expect(append('Weather')).rejects.toThrow('They are OrderPlaced, OrderNoted.')
+  await append('OrderNoted')
+  await store.streams.tombstone('order-1')
+})

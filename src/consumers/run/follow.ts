@@ -181,7 +181,7 @@ class Stopped extends Error {
   }
 }
 
-/** Where the row says that the consumer is; undefined if it is paused. */
+/** Where the row says that the consumer is; undefined if it is paused. [lease-4] */
 async function readProgress(log: Log, { lease }: HeldLease): Promise<Progress | undefined> {
   const [row] = await log.database.run<{
     checkpoint: number

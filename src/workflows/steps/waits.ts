@@ -72,6 +72,17 @@ export async function sleepFor(run: HandlerRun, name: string, ms: number): Promi
   return run.call('sleep', name, call => run.wait(call, { dueAt: run.dueAt(call, ms) }))
 }
 
+/** The due time is the one that was given in the first run: it is stored with the wait. */
+export async function sleepUntil(run: HandlerRun, name: string, at: Date): Promise<void> {
+  if (!(at instanceof Date) || Number.isNaN(at.getTime()))
+    throw refusal('A wait', 'at', `needs a valid Date as "at", not ${describe(at)}.`)
+  return run.call('sleep', name, call => {
+    const ms = Math.max(0, at.getTime() - run.log.clock.now().getTime())
+    checkMs('at', ms)
+    run.wait(call, { dueAt: run.dueAt(call, ms) })
+  })
+}
+
 function checkMs(option: string, ms: number): void {
   if (typeof ms === 'number' && ms >= 0 && ms <= maxWaitMs) return
   throw refusal('A wait', option, `needs milliseconds from 0 to a hundred years as "${option}", not ${describe(ms)}.`)

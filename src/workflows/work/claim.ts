@@ -219,7 +219,7 @@ export interface ClaimsOptions {
 }
 
 /** How many executions of an ordered lane are claimed together with its head. */
-const laneAhead = 15
+export const laneAhead = 15
 
 export function openClaims(log: Log, options: ClaimsOptions): Claims {
   const { owner, handlers, graceMs, work, backoff } = options
@@ -288,7 +288,11 @@ export function openClaims(log: Log, options: ClaimsOptions): Claims {
  * In how many milliseconds another execution of a handler with a rate may begin; undefined if none of these routes has
  * executions that wait for that. `hasClaimed`: the last claim got some, so an execution that may begin now can be claimed.
  */
-async function msUntilRate(log: Log, routes: readonly number[], hasClaimed: boolean): Promise<number | undefined> {
+export async function msUntilRate(
+  log: Log,
+  routes: readonly number[],
+  hasClaimed: boolean,
+): Promise<number | undefined> {
   const { workflow_routes, workflow_executions } = workflowNames(log)
   const [row] = await log.database.run<{ next_in: number | null; now: boolean | null }>(sql`/* workflows.rate */
     select min(f.in_ms) filter (where f.in_ms > 0) as next_in, bool_or(f.in_ms <= 0) as now
