@@ -8,6 +8,7 @@ import { type Place, pause, pick, runFor, times } from './place.ts'
 import { type AppendRecorder, judgeAppends, readLog, recordAppends } from './record-appends.ts'
 import type { Checked } from './verify.ts'
 
+/** One reader wants only the last of them. */
 const types = ['Packed', 'Shipped']
 const maxPauseMs = 6
 /** Reached only by a reader that has stopped. */
@@ -16,7 +17,7 @@ const endMs = 30_000
 export async function checkOrdering(place: Place, ms: number): Promise<Checked> {
   const { stores, judge } = place
   const records = stores.map((store, at) => recordAppends(store, `store ${at + 1}`))
-  const readers = [follow(stores[0]!, 'a follower'), follow(stores[1]!, 'a follower of one type', [types[0]!])]
+  const readers = [follow(stores[0]!, 'a follower'), follow(stores[1]!, 'a follower of one type', [types[1]!])]
   let count = 0
   const nextStream = (): string => `parcel-${++count}`
   const workers = times(12, at => async (): Promise<void> => {
@@ -28,7 +29,7 @@ export async function checkOrdering(place: Place, ms: number): Promise<Checked> 
   })
   await runFor(ms, workers)
   const end = await appendEnd(judge)
-  const reached = await Promise.all(readers.map(reader => reader.end(end - 1)))
+  const reached = await Promise.all(readers.map(reader => reader.end(end)))
   const deliveries = readers.map(reader => reader.delivery())
   const late = readers.filter((_, at) => !reached[at]).map(({ name }) => `${name} did not get to the end of the log`)
   const problems = await judgeAppends(judge, records, { deliveries, hasOthers: true })

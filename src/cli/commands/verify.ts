@@ -56,7 +56,7 @@ function verdictText({ colour }: Style, { isRight, rounds, checks }: Verdict): s
     ...problems.map(problem => problem.replaceAll(/^/gm, '       ')),
   ])
   const verdict = isRight
-    ? `Nothing is wrong, in ${count(rounds, 'round')}. That is no proof: the longer it tries, the more it says.`
+    ? `Nothing is wrong, in ${count(rounds, 'round')}. It can only show that something is wrong: try longer to trust it more.`
     : 'Something is wrong. A store on this server may lose events, or give answers that are not true.'
   return [...lines, '', verdict].join('\n')
 }
