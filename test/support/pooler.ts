@@ -1,13 +1,12 @@
 /**
- * A small pooler in transaction or statement mode, on loopback, that can be restarted.
+ * A connection pooler as PgBouncer is one on the wire: clients connect to it, and it lends each of them one of its few
+ * connections to the server, for a transaction or for a statement.
  *
- *     client ──┐                ┌── session        await using pooler = await startPooler(server.url, { mode: 'transaction' })
- *     client ──┼──► pooler ─────┤                  openStore({ url: pooler.url, prepare: false, listen: false })
- *     client ──┘                └── session
+ *     clients ──► pooler ──► two connections ──► server          await using pooler = await startPooler(url, { mode: 'transaction' })
  *
- * A client has a session from its first message until the server is ready and, in transaction mode, outside a transaction. In
- * statement mode the session is given back at once, and a transaction that would stay open is refused and ended, as PgBouncer
- * does. A client that goes away in the middle takes its session with it.
+ * Like PgBouncer it does not know prepared statements, drops notifications that arrive while a connection is not lent,
+ * refuses parameters of the start that it does not know, and has one SQLSTATE for all errors of its own. Unlike PgBouncer
+ * it always lends the connection that was used longest ago, so that a client gets another one each time.
  */
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
@@ -15,201 +14,204 @@ import pg from 'pg'
 
 export interface PoolerOptions {
   readonly mode: 'transaction' | 'statement'
-  /** Sessions on the server. Default 4. */
-  readonly maxSessions?: number
+  /** Connections to the server. Default 2. */
+  readonly size?: number
+  /** More clients are refused. Default 100. */
+  readonly maxClients?: number
 }
 
 export interface Pooler extends AsyncDisposable {
   readonly url: string
-  /** Breaks all its connections, and begins anew. */
-  restart(): void
+  /** More clients are refused. */
+  maxClients: number
+  /** Number of clients refused because there were too many. */
+  readonly refused: number
 }
 
-interface Client {
-  readonly socket: Socket
-  session: Session | undefined
-  /** Messages that wait for a session. */
-  waiting: Buffer[]
-  /** Answers that are still to come: one for each query or sync. */
-  open: number
-}
-
-interface Session {
-  readonly socket: Socket
-  client: Client | undefined
-}
-
-export async function startPooler(target: string, { mode, maxSessions = 4 }: PoolerOptions): Promise<Pooler> {
+export async function startPooler(target: string, options: PoolerOptions): Promise<Pooler> {
+  const backends = await Promise.all(Array.from({ length: options.size ?? 2 }, () => openBackend(target)))
+  const idle = [...backends]
+  const waiting: Client[] = []
   const clients = new Set<Client>()
-  const sessions = new Set<Session>()
-  const idle: Session[] = []
-  const queue: Client[] = []
-  let opening = 0
+  let refused = 0
 
-  const assign = (): void => {
-    while (queue.length > 0) {
-      const session = idle.pop()
-      if (session === undefined) {
-        if (sessions.size + opening < maxSessions) void open()
-        return
-      }
-      const client = queue.shift()!
-      if (!clients.has(client)) {
-        idle.push(session)
-        continue
-      }
-      session.client = client
-      client.session = session
-      for (const message of client.waiting.splice(0)) session.socket.write(message)
+  const lend = (): void => {
+    while (idle.length > 0 && waiting.length > 0) {
+      const client = waiting.shift()!
+      if (!client.socket.destroyed) link(client, idle.shift()!)
     }
   }
-  const open = async (): Promise<void> => {
-    opening++
-    try {
-      const session: Session = { socket: await openSession(target), client: undefined }
-      sessions.add(session)
-      idle.push(session)
-      session.socket.on(
-        'data',
-        messages(false, message => answer(session, message)),
-      )
-      session.socket.on('close', () => drop(session))
-    } catch {
-      // The server is away: clients are refused, and come again.
-      for (const client of queue.splice(0)) client.socket.destroy()
-    } finally {
-      opening--
-      assign()
+  const link = (client: Client, backend: Backend): void => {
+    client.backend = backend
+    backend.onMessage = (message, type) => {
+      const status = type === 'Z' ? String.fromCharCode(message[5]!) : undefined
+      if (status !== undefined) client.unanswered--
+      if (status === 'T' && options.mode === 'statement')
+        return release(client, 'transaction blocks not allowed in statement pooling mode')
+      if (!client.socket.destroyed) client.socket.write(message)
+      if (status === 'I' && client.unanswered === 0) release(client)
     }
+    for (const message of client.held.splice(0)) forward(client, message)
   }
-  const drop = (session: Session): void => {
-    sessions.delete(session)
-    if (idle.includes(session)) idle.splice(idle.indexOf(session), 1)
-    session.socket.destroy()
-    session.client?.socket.destroy()
-    assign()
+  const release = (client: Client, problem?: string): void => {
+    const { backend } = client
+    client.backend = undefined
+    if (problem !== undefined) refuse(client.socket, problem)
+    if (backend === undefined) return
+    backend.onMessage = () => {}
+    if (problem === undefined) idle.push(backend)
+    // Its transaction is rolled back, and its notices are dropped, before it is lent again.
+    else void reset(backend).then(() => idle.push(backend) && lend())
+    lend()
   }
-  const answer = (session: Session, message: Buffer): void => {
-    const { client } = session
-    if (client === undefined) return
-    const isReady = message[0] === READY
-    if (isReady) client.open--
-    const isInTransaction = isReady && message[5] !== IDLE
-    if (isInTransaction && mode === 'statement') {
-      session.client = undefined
-      client.session = undefined
-      client.socket.end(errorMessage('08P01', 'transaction blocks not allowed in statement pooling mode'))
-      drop(session)
-      return
-    }
-    client.socket.write(message)
-    if (!isReady || client.open > 0 || isInTransaction) return
-    client.session = undefined
-    session.client = undefined
-    idle.push(session)
-    assign()
-  }
-  const ask = (client: Client, message: Buffer): void => {
-    if (message[0] === QUERY || message[0] === SYNC) client.open++
-    if (message[0] === TERMINATE) client.socket.end()
-    else if (client.session !== undefined) client.session.socket.write(message)
-    else {
-      client.waiting.push(message)
-      if (!queue.includes(client)) queue.push(client)
-      assign()
-    }
+  const take = (client: Client, message: Buffer): void => {
+    if (client.backend !== undefined) forward(client, message)
+    else if (client.held.push(message) === 1) waiting.push(client)
+    lend()
   }
 
   const server = createServer(socket => {
-    const client: Client = { socket, session: undefined, waiting: [], open: 0 }
+    const client: Client = { socket, held: [], unanswered: 0, backend: undefined }
     clients.add(client)
-    socket.setNoDelay(true)
     socket.on('error', () => {})
-    socket.on(
-      'data',
-      messages(true, (message, isFirst) => (isFirst ? greet(socket) : ask(client, message))),
-    )
     socket.on('close', () => {
       clients.delete(client)
-      if (client.session !== undefined) drop(client.session)
+      if (client.backend !== undefined) release(client, 'client is gone')
+    })
+    let isStarted = false
+    const read = messageReader()
+    socket.on('data', chunk => {
+      for (const message of read(chunk, () => isStarted)) {
+        if (isStarted) take(client, message)
+        else {
+          if (clients.size > pooler.maxClients) refused++
+          isStarted = start(socket, message, {
+            database: new URL(target).pathname.slice(1),
+            isFull: clients.size > pooler.maxClients,
+          })
+        }
+      }
     })
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const url = new URL(target)
   url.port = String((server.address() as AddressInfo).port)
-  const restart = (): void => {
-    for (const { socket } of clients) socket.destroy()
-    for (const session of sessions) drop(session)
-  }
-  return {
+  const pooler: Pooler = {
     url: url.href,
-    restart,
+    maxClients: options.maxClients ?? 100,
+    get refused() {
+      return refused
+    },
     async [Symbol.asyncDispose]() {
-      restart()
+      for (const { socket } of clients) socket.destroy()
+      for (const { socket } of backends) socket.destroy()
       server.close()
       await once(server, 'close')
     },
   }
+  return pooler
 }
 
-const [QUERY, SYNC, TERMINATE, READY, IDLE] = [...'QSXZI'].map(letter => letter.charCodeAt(0)) as number[]
+interface Client {
+  readonly socket: Socket
+  readonly held: Buffer[]
+  /** Statements sent whose end has not come yet: a client may send several at once. */
+  unanswered: number
+  backend: Backend | undefined
+}
 
-/** Whole messages out of chunks. The first one of a client has no type. */
-function messages(isClient: boolean, take: (message: Buffer, isFirst: boolean) => void): (chunk: Buffer) => void {
-  let rest: Buffer = Buffer.alloc(0)
-  let isFirst = isClient
-  return chunk => {
-    rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk])
+interface Backend {
+  readonly socket: Socket
+  onMessage(message: Buffer, type: string): void
+}
+
+function forward(client: Client, message: Buffer): void {
+  const type = String.fromCharCode(message[0]!)
+  if (type === 'X') return void client.socket.destroy()
+  if (type === 'Q' || type === 'S') client.unanswered++
+  client.backend!.socket.write(message)
+}
+
+/** A connection that the driver has made, whose socket is then ours. */
+async function openBackend(target: string): Promise<Backend> {
+  const client = new pg.Client(target)
+  client.on('error', () => {})
+  await client.connect()
+  const socket = (client as unknown as { connection: { stream: Socket } }).connection.stream
+  const backend: Backend = { socket, onMessage: () => {} }
+  const read = messageReader()
+  socket.removeAllListeners('data')
+  socket.on('data', chunk => {
+    for (const message of read(chunk, () => true)) backend.onMessage(message, String.fromCharCode(message[0]!))
+  })
+  return backend
+}
+
+function reset(backend: Backend): Promise<void> {
+  return new Promise(resolve => {
+    backend.onMessage = (_, type) => {
+      if (type !== 'Z') return
+      backend.onMessage = () => {}
+      resolve()
+    }
+    backend.socket.write(framed('Q', Buffer.from('rollback\0')))
+  })
+}
+
+/** Cuts a stream into messages. Those before the start have no type. */
+function messageReader(): (chunk: Buffer, isTyped: () => boolean) => Generator<Buffer> {
+  let rest = Buffer.alloc(0)
+  return function* (chunk, isTyped) {
+    rest = Buffer.concat([rest, chunk])
     for (;;) {
-      const head = isFirst ? 0 : 1
+      const head = isTyped() ? 1 : 0
       if (rest.length < head + 4) return
-      const length = head + rest.readInt32BE(head)
+      const length = head + rest.readUInt32BE(head)
       if (rest.length < length) return
       const message = rest.subarray(0, length)
       rest = rest.subarray(length)
-      const wasFirst = isFirst
-      isFirst = false
-      take(message, wasFirst)
+      yield message
     }
   }
 }
 
-/** Every client may use it: it is for tests, on loopback. */
-function greet(socket: Socket): void {
-  const parameters = { client_encoding: 'UTF8', server_version: '18.0', standard_conforming_strings: 'on' }
-  socket.write(
-    Buffer.concat([
-      frame('R', int32(0)),
-      ...Object.entries(parameters).map(([name, value]) => frame('S', Buffer.from(`${name}\0${value}\0`))),
-      frame('K', Buffer.concat([int32(1), int32(1)])),
-      frame('Z', Buffer.from('I')),
-    ]),
-  )
+const sslRequest = 80877103
+const knownParameters = ['user', 'database', 'client_encoding', 'datestyle', 'timezone', 'application_name']
+
+/** Whether the client has started a session. */
+function start(socket: Socket, message: Buffer, { database, isFull }: { database: string; isFull: boolean }): boolean {
+  const code = message.readUInt32BE(4)
+  if (code === sslRequest) {
+    socket.write('N')
+    return false
+  }
+  if (code >>> 16 !== 3) {
+    socket.destroy()
+    return false
+  }
+  const texts = message.toString('utf8', 8).split('\0')
+  const given = new Map<string, string>()
+  for (let at = 0; texts[at]; at += 2) given.set(texts[at]!.toLowerCase(), texts[at + 1]!)
+  const unknown = [...given.keys()].find(name => !knownParameters.includes(name))
+  if (isFull) refuse(socket, 'no more connections allowed (max_client_conn)')
+  else if (unknown !== undefined) refuse(socket, `unsupported startup parameter: ${unknown}`)
+  else if (given.get('database') !== database) refuse(socket, `no such database: ${given.get('database')}`)
+  else
+    socket.write(
+      Buffer.concat([framed('R', Buffer.alloc(4)), framed('K', Buffer.alloc(8)), framed('Z', Buffer.from('I'))]),
+    )
+  return true
 }
 
-function errorMessage(code: string, message: string): Buffer {
-  return frame('E', Buffer.from(`SFATAL\0VFATAL\0C${code}\0M${message}\0\0`))
+function refuse(socket: Socket, message: string): void {
+  const fields = ['SFATAL', 'VFATAL', 'C08P01', `M${message}`].map(field => `${field}\0`).join('')
+  if (!socket.destroyed) socket.end(framed('E', Buffer.from(`${fields}\0`)))
 }
 
-function frame(type: string, body: Buffer): Buffer {
-  return Buffer.concat([Buffer.from(type), int32(4 + body.length), body])
-}
-
-function int32(value: number): Buffer {
-  const bytes = Buffer.alloc(4)
-  bytes.writeInt32BE(value)
-  return bytes
-}
-
-/** A session of the server, with the password dealt with by the driver, which is then taken off its socket. */
-async function openSession(target: string): Promise<Socket> {
-  const client = new pg.Client({ connectionString: target, application_name: 'pooler' })
-  client.on('error', () => {})
-  await client.connect()
-  const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
-  stream.removeAllListeners()
-  stream.on('error', () => {})
-  stream.setNoDelay(true)
-  return stream
+function framed(type: string, body: Buffer): Buffer {
+  const head = Buffer.alloc(5)
+  head.write(type)
+  head.writeUInt32BE(body.length + 4, 1)
+  return Buffer.concat([head, body])
 }
