@@ -42,6 +42,8 @@ create table "rillflow"."events" (
   created_at timestamptz not null,
   event_id uuid not null,
   schema_version integer not null,
+  bytes integer generated always as (
+    octet_length(data::text) + coalesce(octet_length(headers::text), 0) + 200) stored,
   stream text collate "C" not null,
   type text collate "C" not null,
   correlation_id text collate "C" not null,
@@ -356,6 +358,7 @@ create table "rillflow"."workflow_steps" (
 );
 
 create table "rillflow"."workflow_waits" (
+  position bigint not null,
   since bigint not null,
   execution uuid not null,
   ordinal integer not null,
@@ -363,9 +366,18 @@ create table "rillflow"."workflow_waits" (
   name text collate "C" not null,
   correlation_id text collate "C" not null,
   type text collate "C",
+  handler text collate "C",
   child text collate "C",
   match jsonb,
   primary key (execution, kind, name)
+);
+
+create table "rillflow"."workflow_signals" (
+  position bigint not null,
+  execution uuid not null,
+  correlation_id text collate "C" not null,
+  handler text collate "C" not null,
+  primary key (correlation_id, handler, position)
 );
 
 create index workflow_waits_signal on "rillflow"."workflow_waits" (correlation_id, type) where type is not null;
@@ -470,7 +482,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '819930e0e1883a85cc0ff9f6140031604667fce9a3e58771a0ad2c0584b53d76', true);
+values (1, 'baseline', '2cc76359072411324b09338764dc55c69f83418b509a164fc7dbe546a301bc16', true);
 
 -- function clock
 

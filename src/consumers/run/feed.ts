@@ -63,9 +63,11 @@ export function openFeed(log: Log): Feed {
 
   const page: Feed['page'] = async (filter, after, to, limit) => {
     const { where, ...rest } = filter
+    const shared = to - after <= nearEnd ? await share(after, to).page : undefined
+    // A page that was ended by its bytes may end before this place.
     const whole =
-      to - after <= nearEnd
-        ? cut(await share(after, to).page, rest, after, limit)
+      shared !== undefined && shared.reached > after
+        ? cut(shared, rest, after, limit)
         : await readPage(log, { filter: rest, after, to, limit })
     return where === undefined ? whole : chosen(whole, where)
   }
