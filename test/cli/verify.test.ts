@@ -21,7 +21,7 @@ test('a server that is right is found right, and its schemas are dropped', async
 })
 
 test('a server behind a pooler in transaction mode is found right', async () => {
-  await using pooler = await startPooler(postgresUrl(), { mode: 'transaction', maxSessions: 20 })
+  await using pooler = await startPooler(postgresUrl(), { mode: 'transaction', size: 20 })
 
   expect(await verify({ url: pooler.url, prepare: false, ms })).toMatchObject({ isRight: true })
 })
