@@ -12,7 +12,7 @@ import { uuidv7Ids } from './core/id.ts'
 import { newId } from './core/name.ts'
 import { openServices } from './core/service.ts'
 import type { Database } from './database/database.ts'
-import { parsers } from './database/parse.ts'
+import { ownParser } from './database/parse.ts'
 import {
   type AnyTransaction,
   foreignExecutor,
@@ -145,7 +145,7 @@ export function assemble<M extends EventMap>(
   )
   const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
-  const servers = openServers(() => [{ log, schema }])
+  const servers = openServers(() => [{ log, schema, consumers }])
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -205,7 +205,7 @@ export function assemble<M extends EventMap>(
     export: given => exportStore({ database, schema: schemaName }, given),
     import: given => importStore({ database, schema: schemaName }, given),
     upkeep: upkeep.run,
-    doctor: given => examine({ log, schema }, given),
+    doctor: given => examine({ log, schema, consumers }, given),
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,
@@ -220,7 +220,7 @@ export function assemble<M extends EventMap>(
   return { store, schema, tables, log, wake, consumers, runHandlers: workflows.runUntilIdle, ...run, close }
 }
 
-const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
+const foreignTypes = { getTypeParser: (oid: number) => ownParser(oid) }
 
 function schemasOf(events: EventDefinitions | undefined): Log['schemas'] {
   return new Map(Object.entries(events?.schemas ?? {}))

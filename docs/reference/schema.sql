@@ -111,7 +111,9 @@ create table "rillflow"."consumers" (
   paused_at timestamptz,
   created_at timestamptz not null default now(),
   progressed_at timestamptz not null default now(),
+  seen_at timestamptz not null default now(),
   attempts integer not null default 0,
+  batch_limit integer,
   name text collate "C" primary key,
   kind text not null,
   state text not null default 'active',
@@ -281,6 +283,7 @@ create table "rillflow"."workflow_executions" (
   crashes integer not null default 0,
   ran_ms integer not null default 0,
   is_retry boolean not null default false,
+  is_rejected boolean not null default false,
   state text collate "C" not null,
   correlation_id text collate "C" not null,
   lane text collate "C",
@@ -338,7 +341,7 @@ create table "rillflow"."workflow_activity" (
 create index workflow_activity_correlation on "rillflow"."workflow_activity" (correlation_id, position);
 
 create index workflow_activity_handler on "rillflow"."workflow_activity" (handler, position)
-  where kind in ('completed', 'failed');
+  where kind in ('completed', 'failed', 'parked');
 
 create table "rillflow"."workflow_steps" (
   position bigint,
@@ -480,7 +483,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '2de5da38dc4164f836d6f9789a7a57a67c5b7dacce18434c8a61cee8dc81c6f9', true);
+values (1, 'baseline', '117d32877691d70ceadfbd726db614255e048d5ee00f5424c4bcf2942023f514', true);
 
 -- function clock
 
@@ -1937,7 +1940,7 @@ set plan_cache_mode = force_generic_plan
 set lock_timeout = '10s'
 set jit = off
 as $body$
--- revision 2
+-- revision 3
 declare
   dispatcher "rillflow"."consumers";
   known text[];
@@ -1953,7 +1956,7 @@ begin
     for update;
   outcome := case
     when dispatcher.fence is distinct from p_fence then 'lost'
-    when dispatcher.checkpoint < p_reached or dispatcher.checkpoint >= p_first then 'moved'
+    when dispatcher.checkpoint <> p_reached or dispatcher.checkpoint >= p_first then 'moved'
     when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
   if outcome is not null then
     return;

@@ -91,17 +91,13 @@ const hints: Readonly<Record<string, string>> = {
   directory_missing: 'rillflow tenants ensure NAME',
   server_not_found: 'add it to `servers` of the tenancy in the configuration, then rillflow tenants ensure NAME',
   tenancy_required: `a tenancy with a directory in the configuration: tenancy: { directory: 'postgres://…', servers }`,
+  permission_denied:
+    'the role that owns the schema, or for the first sync a role with the CREATE privilege on the database',
   backup_unsupported: 'rillflow export --output DIR, or pg_dump',
-}
-
-/** The same for errors of the database, by SQLSTATE. */
-const databaseHints: Readonly<Record<string, string>> = {
-  '42501': 'the role that owns the schema, or for the first sync a role with the CREATE privilege on the database',
 }
 
 function hintFor(error: unknown): string | undefined {
   if (!isRillflowError(error)) return undefined
-  if (isRillflowError(error, 'database_failed')) return databaseHints[(error as { sqlState?: string }).sqlState ?? '']
   const { hint } = error as { hint?: unknown }
   if (error instanceof NothingRegistered)
     return error.path === undefined ? 'rillflow init' : `add some to ${error.path}`

@@ -112,5 +112,11 @@ export interface TransactionOptions {
 export interface Listener {
   /** Resolves when the first `listen` has been acknowledged. */
   readonly ready: Promise<void>
+  /**
+   * Whether a notification that was sent through the database has arrived: tested once, after the first `listen`. Undefined
+   * if there is no listening connection. A pooler that lends its connections for one transaction takes `listen` and
+   * delivers nothing.
+   */
+  readonly receives: Promise<boolean | undefined>
   close(): Promise<void>
 }

@@ -98,7 +98,7 @@ export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<Forei
   if (isPool(tx)) throw new NotInTransaction({ given: 'pool' })
   const send = async ({ text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
     const query = { text, values: values as unknown[], types }
-    return (await tx.query(rowMode === undefined ? query : { ...query, rowMode })).rows
+    return (await sendAsText(tx, rowMode === undefined ? query : { ...query, rowMode })).rows
   }
   let checked: Promise<unknown> | undefined
   const check = (): Promise<unknown> => {
@@ -117,6 +117,18 @@ export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<Forei
       await check()
       return (await send(statement, 'array')) as unknown[][]
     },
+  }
+}
+
+/** Our parsers read the text format. A client of `pg` decides on the format when a query is passed to it. */
+function sendAsText(tx: ForeignTransaction, query: ForeignQuery): ReturnType<ForeignTransaction['query']> {
+  const client = tx as { binary?: boolean }
+  if (client.binary !== true) return tx.query(query)
+  client.binary = false
+  try {
+    return tx.query(query)
+  } finally {
+    client.binary = true
   }
 }
 

@@ -133,6 +133,10 @@ export function openTenantDatabase(
             () => following.at?.listener.ready,
             () => undefined,
           ),
+          receives: here().then(
+            () => following.at?.listener.receives,
+            () => undefined,
+          ),
           async close() {
             listeners.delete(following)
             await following.at?.listener.close()

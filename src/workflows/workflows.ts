@@ -38,7 +38,7 @@ import type { EmitLimits } from './emit.ts'
 import { DuplicateHandler } from './errors.ts'
 import { type Handler, refusal } from './handler.ts'
 import { workflowHints } from './hints.ts'
-import { type Executions, resumeExecution } from './insight/executions.ts'
+import { type Executions, listExecutions, unpark } from './insight/executions.ts'
 import { type Handlers, openHandlers } from './insight/handlers.ts'
 import { type Insight, openInsight } from './insight/insight.ts'
 import { type PublishOptions, publish } from './publish.ts'
@@ -186,7 +186,11 @@ export function openWorkflows<M extends EventMap>(
     },
     sync,
     handlers: openHandlers(log, hints, code.names),
-    executions: { resume: executionId => resumeExecution(log, hints, executionId) },
+    executions: {
+      list: async (options = {}) => listExecutions(log, options),
+      resume: executionId => unpark(log, hints, executionId, { rejects: false }),
+      reject: executionId => unpark(log, hints, executionId, { rejects: true }),
+    },
     lanes: openLanes(log, hints),
     schedules: openSchedules(log, hints, scheduler, syncIfStored),
   }

@@ -18,8 +18,11 @@ export type Comparison = '=' | '<' | '<=' | '>' | '>='
 /** Made by the operators only: a value that came as JSON is never taken for one. */
 export class Condition {
   readonly test: Test
-  constructor(test: Test) {
+  /** How long a query with it may take, if it came from a request. */
+  readonly budgetMs: number | undefined
+  constructor(test: Test, budgetMs?: number) {
     this.test = test
+    this.budgetMs = budgetMs
   }
 }
 

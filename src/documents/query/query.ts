@@ -180,7 +180,6 @@ export function openQueries<Doc>(collection: OpenCollection): { query(): Query<D
     collection,
     // A table that other code makes is known to have the columns that all have, and no others.
     layout: layoutOf(isDeclared(collection) ? options : { ...options, columns: undefined }),
-    prepared: new Set(),
     noteRun: advisor.noteRun,
   }
   return { adviseIndexes: advisor.advise, query: () => new TableQuery<Doc, StoredDocument<Doc>>(source, everything) }
@@ -194,6 +193,6 @@ function isDeclared({ declared, readModel }: OpenCollection): boolean {
 export function openRows<Row>(collection: OpenCollection, key: readonly string[]): Rows<Row> {
   const columns = new Map((collection.readModel ?? []).map(({ name, type }) => [name, rowColumn(type)]))
   const layout: Layout = { ...layoutOf({ gin: false }), row: { columns, key } }
-  const source: QuerySource = { label: 'rows', collection, layout, prepared: new Set(), noteRun: () => {} }
+  const source: QuerySource = { label: 'rows', collection, layout, noteRun: () => {} }
   return new TableQuery<Row, Row>(source, everything) as unknown as Rows<Row>
 }

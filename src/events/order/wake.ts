@@ -79,11 +79,22 @@ export function openWake(log: Log): Wake {
     sending ??= runOutside(sendUntilQuiet)
   }
 
+  const warnIfDeaf = (receives: boolean | undefined): void => {
+    if (receives !== false || closed) return
+    const { schema, channel } = log
+    log.telemetry.log.warn(
+      { schema, channel },
+      'Wake-ups of other processes do not arrive: their appends are polled for.',
+    )
+  }
+
   const on = (kind: string, call: () => void): (() => void) => {
     const all = listeners.get(kind) ?? new Set()
     listeners.set(kind, all.add(call))
-    if (listener === undefined && !closed && database.engine !== 'pglite')
+    if (listener === undefined && !closed && database.engine !== 'pglite') {
       listener = runOutside(() => database.listen(log.channel, receive))
+      void listener.receives.then(warnIfDeaf)
+    }
     return () => all.delete(call)
   }
 

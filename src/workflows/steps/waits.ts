@@ -280,17 +280,18 @@ function assign(waits: readonly SignalWait[], events: readonly RecordedEvent[], 
   for (const event of events) {
     const served = new Set<string>()
     for (const wait of waits) {
-      const taker = takerOf(wait)
-      if (answers.has(wait) || served.has(taker) || given.has(wait, event.position) || !isAnswer(wait, event)) continue
+      const receiver = receiverOf(wait)
+      if (answers.has(wait) || served.has(receiver) || given.has(wait, event.position) || !isAnswer(wait, event))
+        continue
       answers.set(wait, event.position)
-      served.add(taker)
+      served.add(receiver)
     }
   }
   return answers
 }
 
 /** All executions of a handler in a workflow take an event together; one with `since: 'event'` alone. */
-function takerOf({ handler, correlationId, execution }: SignalWait): string {
+function receiverOf({ handler, correlationId, execution }: SignalWait): string {
   return handler === null ? execution : `${handler} ${correlationId}`
 }
 
@@ -334,15 +335,15 @@ async function givenTo(log: Log, tx: Executor, waits: readonly SignalWait[]): Pr
         and handler = any(${[...new Set(waits.map(({ handler }) => handler))]}::text[])`,
   )
   const ownKeys = new Set(own.map(({ execution, position }) => `${execution} ${position}`))
-  const takers = new Map<string, string>(
+  const receivers = new Map<string, string>(
     taken.map(row => [`${row.handler} ${row.correlation_id} ${row.position}`, row.execution]),
   )
   return {
     has(wait, position) {
       if (ownKeys.has(`${wait.execution} ${position}`)) return true
       // An execution that begins anew, without its steps, gets its own events again.
-      const taker = wait.handler === null ? undefined : takers.get(`${takerOf(wait)} ${position}`)
-      return taker !== undefined && taker !== wait.execution
+      const receiver = wait.handler === null ? undefined : receivers.get(`${receiverOf(wait)} ${position}`)
+      return receiver !== undefined && receiver !== wait.execution
     },
   }
 }

@@ -36,6 +36,8 @@ export interface Claimed {
   readonly undoId: number | undefined
   /** Whether it retries a dead letter. */
   readonly isRetry: boolean
+  /** Whether an operator wants it to be dead-lettered instead of run. */
+  readonly isRejected: boolean
   readonly queuedAt: Date
   /**
    * How far the database's clock was beyond its rank when it was claimed; undefined for one that began when it was
@@ -84,6 +86,7 @@ type ExecutionColumns = [
   joinId: string | null,
   undoId: number | null,
   isRetry: boolean,
+  isRejected: boolean,
   queuedAt: Date,
   leftMs: number | null,
   beyondRankMs: number,
@@ -105,7 +108,7 @@ export async function claim(log: Log, request: ClaimRequest): Promise<Claimed[]>
       (c.execution).id, (c.execution).position, (c.execution).route, (c.execution).fence, (c.execution).attempt,
       (c.execution).crashes, (c.execution).ran_ms, (c.execution).correlation_id, (c.execution).lane,
       (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_retry,
-      (c.execution).queued_at,
+      (c.execution).is_rejected, (c.execution).queued_at,
       (extract(epoch from (c.execution).expires_at - ${clock}((c.execution).id)) * 1000)::float8,
       extract(epoch from ${clock}((c.execution).id))::float8 * 1000 - (c.execution).rank
     from ${workflowNames(log).workflow_claim}(
@@ -125,7 +128,7 @@ export async function claim(log: Log, request: ClaimRequest): Promise<Claimed[]>
 
 function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEvent, claimedAt: number): Claimed {
   const [id, position, route, fence, attempt, crashes, ranMs, correlationId, lane, state, ...rest] = columns
-  const [joinId, undoId, isRetry, queuedAt, leftMs, beyondRankMs] = rest
+  const [joinId, undoId, isRetry, isRejected, queuedAt, leftMs, beyondRankMs] = rest
   const isHeld = state === 'held'
   return {
     ...{
@@ -138,6 +141,7 @@ function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEvent, cl
       correlationId,
       isHeld,
       isRetry,
+      isRejected,
       queuedAt,
       beyondRankMs,
       claimedAt,
@@ -160,7 +164,7 @@ export function begunAtDispatch(
 ): Claimed {
   return {
     ...{ id, position, route, correlationId, event, fence, queuedAt, claimedAt: performance.now() },
-    ...{ attempt: 1, crashes: 0, ranMs: 0, isHeld: false, isRetry: false },
+    ...{ attempt: 1, crashes: 0, ranMs: 0, isHeld: false, isRetry: false, isRejected: false },
     ...{ lane: undefined, joinId: undefined, undoId: undefined, leftMs: undefined, beyondRankMs: undefined },
   }
 }
