@@ -50,7 +50,9 @@ const ONLY_ON_A_SERVER = [
 
 /** Files about the embedded engine itself. */
 const ONLY_EMBEDDED = [
-  ...['folder-lock', 'image', 'turns', 'pglite', 'bundle'].map(name => `test/database/${name}.test.ts`),
+  ...['folder-lock', 'guests', 'guest-conformance', 'image', 'turns', 'pglite', 'bundle'].map(
+    name => `test/database/${name}.test.ts`,
+  ),
   'test/chaos/{,consumers/,workflows/}embedded.test.ts',
   'test/transfer/backup/{backup,restore}.test.ts',
 ]

@@ -356,6 +356,7 @@ create table "rillflow"."workflow_steps" (
 );
 
 create table "rillflow"."workflow_waits" (
+  position bigint not null,
   since bigint not null,
   execution uuid not null,
   ordinal integer not null,
@@ -363,9 +364,18 @@ create table "rillflow"."workflow_waits" (
   name text collate "C" not null,
   correlation_id text collate "C" not null,
   type text collate "C",
+  handler text collate "C",
   child text collate "C",
   match jsonb,
   primary key (execution, kind, name)
+);
+
+create table "rillflow"."workflow_signals" (
+  position bigint not null,
+  execution uuid not null,
+  correlation_id text collate "C" not null,
+  handler text collate "C" not null,
+  primary key (correlation_id, handler, position)
 );
 
 create index workflow_waits_signal on "rillflow"."workflow_waits" (correlation_id, type) where type is not null;
@@ -470,7 +480,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '819930e0e1883a85cc0ff9f6140031604667fce9a3e58771a0ad2c0584b53d76', true);
+values (1, 'baseline', '2de5da38dc4164f836d6f9789a7a57a67c5b7dacce18434c8a61cee8dc81c6f9', true);
 
 -- function clock
 
@@ -1292,6 +1302,92 @@ begin
   end if;
   -- To the millisecond, so that projections see the very time that is stored.
   created_at := date_trunc('milliseconds', "rillflow"."clock"(p_streams));
+end
+$body$;
+
+-- function append_check_one
+
+create or replace function "rillflow"."append_check_one"(
+  p_stream text,
+  p_expected text,
+  p_version bigint,
+  p_count integer,
+  p_types text[],
+  out outcome text,
+  out version bigint,
+  out created_at timestamptz)
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+declare
+  moment timestamptz;
+  found_stream "rillflow"."streams";
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform
+      from "rillflow"."inline_projections"
+      limit 0;
+    perform
+      from "rillflow"."inline_changes"
+      where id = 1
+      for share;
+  end if;
+  if exists (
+    select
+    from "rillflow"."inline_projections" as i
+    where i.types is null
+      or i.types && p_types) then
+    outcome := 'inline';
+    return;
+  end if;
+  perform set_config('lock_timeout', '50ms', true);
+  loop
+    update "rillflow"."streams" as s
+      set version = s.version + p_count
+      where s.stream = p_stream
+        and (case p_expected
+          when 'any' then true
+          when 'exists' then s.version > 0
+          when 'empty' then s.version = 0
+          else s.version = p_version
+        end)
+        and s.tombstoned_at is null
+        and (s.archived_at is null or false)
+      returning s.version into version;
+    exit when found;
+    if (p_expected in ('any', 'empty') or p_version = 0) then
+      moment := "rillflow"."clock"(p_stream);
+      insert into "rillflow"."streams" as s (stream, version, created_at)
+        values (p_stream, p_count, moment)
+        on conflict do nothing
+        returning s.version into version;
+      exit when found;
+    end if;
+    select * into found_stream
+      from "rillflow"."streams" as s
+      where s.stream = p_stream
+      for update;
+    version := coalesce(found_stream.version, 0);
+    if found_stream.tombstoned_at is not null then
+      outcome := 'tombstoned';
+      return;
+    elsif found_stream.archived_at is not null and not false then
+      outcome := 'archived';
+      return;
+    elsif not (case p_expected
+      when 'any' then true
+      when 'exists' then version > 0
+      when 'empty' then version = 0
+      else version = p_version
+    end) then
+      outcome := 'conflict';
+      return;
+    end if;
+    -- Another transaction changed the stream between these statements, and now it is as expected: try again.
+  end loop;
+  outcome := 'appended';
+  created_at := date_trunc('milliseconds', "rillflow"."clock"(p_stream));
 end
 $body$;
 

@@ -2,9 +2,10 @@
  * Facts about consumers beyond their status: the numbers of `/metrics`, and the problems that the doctor looks for.
  * Each is one statement, bounded by the number of consumers and never by the number of events.
  */
-import { sql } from '../database/sql.ts'
+import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { type OwnerName, ownerOfRow } from './dead-letters/owner.ts'
+import { isOfEarlierOpening } from './row.ts'
 import { consumerNames } from './schema.ts'
 
 export interface ConsumerMetrics {
@@ -23,8 +24,6 @@ export interface ConsumerMetrics {
 export async function readConsumerMetrics(log: Log, settled: number): Promise<ConsumerMetrics[]> {
   const { events, clock } = log.names
   const { consumers, dead_letters } = consumerNames(log)
-  // Embedded, a lease of an earlier opening of the database belongs to a process that has ended.
-  const instanceId = log.database.soleUser ?? null
   const rows = await log.database.run<{
     name: string
     kind: string
@@ -39,7 +38,7 @@ export async function readConsumerMetrics(log: Log, settled: number): Promise<Co
       c.name, c.kind, c.state, c.checkpoint, c.paused_at is not null as paused,
       coalesce(
         c.lease_until > ${clock}(c.lease_until)
-          and (${instanceId}::text is null or split_part(c.owner, '/', 1) = ${instanceId}::text), false) as leased,
+          and not ${isOfEarlierOpening(log, fragment`c.owner`)}, false) as leased,
       (select extract(epoch from ${clock}(e.created_at) - e.created_at)::float8
         from ${events} as e
         where e.position > c.checkpoint
@@ -81,14 +80,13 @@ export interface AbandonedLease {
 /** Leases that no runner has taken over since their holder died or got stuck. */
 export async function readAbandonedLeases(log: Log): Promise<AbandonedLease[]> {
   const { database, names } = log
-  const instanceId = database.soleUser ?? null
   const rows = await database.run<{ name: string; owner: string; expired_ms: number }>(sql`/* consumers.abandoned */
     select c.name, c.owner,
       (extract(epoch from ${names.clock}(c.lease_until) - c.lease_until) * 1000)::float8 as expired_ms
     from ${consumerNames(log).consumers} as c
     where c.owner is not null
       and (c.lease_until < ${names.clock}(c.lease_until)
-        or (${instanceId}::text is not null and split_part(c.owner, '/', 1) <> ${instanceId}::text))
+        or ${isOfEarlierOpening(log, fragment`c.owner`)})
     order by c.name`)
   return rows.map(row => ({ consumer: row.name, owner: row.owner, expiredMs: row.expired_ms }))
 }

@@ -124,7 +124,7 @@ export const FolderLocked: ErrorKind<'folder_locked', { folder: string; pid: num
   defineError(
     'folder_locked',
     d =>
-      `Folder ${d.folder} is in use by process ${d.pid} on ${d.host} since ${d.since}. Two processes in one folder would lose data. Stop the other process, give this one another folder, or use a server ({ url }).`,
+      `Folder ${d.folder} is in use by process ${d.pid} on ${d.host} since ${d.since}, and that process does not serve others: it is on another machine, uses another version of rillflow, or does not answer. Two processes in one folder would lose data. Stop the other process, give this one another folder, or use a server ({ url }).`,
     { retryable: true },
   )
 

@@ -46,6 +46,7 @@ const objects = [
   'inline_projections',
   'inline_changes',
   'append_check',
+  'append_check_one',
   'append_store',
 ] as const
 

@@ -12,7 +12,7 @@ import { openStore } from '../../src/store.ts'
 import { copyStore } from '../support/embedded.ts'
 import { freshSchema, openDatabase } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
-import { startAppending } from './appending-process.ts'
+import { type AppendingProcess, startAppending } from './appending-process.ts'
 import { long, show } from './chaos.ts'
 import { times } from './seeded-random.ts'
 
@@ -32,23 +32,59 @@ test('a process killed while it appends leaves every acknowledged event stored o
       acknowledged.push(...child.acknowledged)
     }
 
-    await using store = await openStore({ folder })
-    const events = await store.events.readAll().toArray()
-    const stored = new Set(events.map(event => event.id))
-    expect(acknowledged.filter(id => !stored.has(id))).toEqual([])
-    expect(stored.size).toBe(events.length)
-    for (const { stream, version } of (await store.streams.list({ limit: 1_000 })).items) {
-      const own = events.filter(event => event.stream === stream).map(event => event.version)
-      expect(own).toEqual(times(version, at => at + 1))
-      // Each append has two events, which are stored together.
-      expect(version % 2).toBe(0)
-    }
-    show({ acknowledged: acknowledged.length, stored: stored.size })
-    expect((await store.schema.check()).problems).toEqual([])
+    await expectAllStored(folder, acknowledged)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
 }, 120_000)
+
+test('three processes that share a folder, one of them killed again and again, lose no acknowledged event', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'rf-shared-'))
+  await copyStore(folder)
+  const acknowledged: string[] = []
+  const sharing: AppendingProcess[] = []
+  const enter = async (): Promise<void> => {
+    const child = startAppending({ folder })
+    await child.ready
+    child.ask({ kind: 'endless', callers: 4 }).catch(() => {})
+    sharing.push(child)
+  }
+  try {
+    for (let at = 0; at < 3; at++) await enter()
+    for (let round = 0; round < (long ? 30 : 4); round++) {
+      const before = sharing.map(child => child.acknowledged.length)
+      const allGoOn = (): boolean => sharing.every((child, at) => child.acknowledged.length > before[at]! + 40)
+      await waitUntil(allGoOn, { deadlineMs: 120_000, what: 'appends of every process' })
+      // In turn the one that has the folder open, which is the oldest, and a guest.
+      const [killed] = sharing.splice(round % 2, 1)
+      await killed!.kill()
+      acknowledged.push(...killed!.acknowledged)
+      await enter()
+    }
+  } finally {
+    await Promise.all(sharing.map(child => child.kill()))
+  }
+  acknowledged.push(...sharing.flatMap(child => child.acknowledged))
+
+  await expectAllStored(folder, acknowledged)
+  await rm(folder, { recursive: true, force: true })
+}, 180_000)
+
+async function expectAllStored(folder: string, acknowledged: readonly string[]): Promise<void> {
+  await using store = await openStore({ folder })
+  const events = await store.events.readAll().toArray()
+  const stored = new Set(events.map(event => event.id))
+  expect(acknowledged.filter(id => !stored.has(id))).toEqual([])
+  expect(stored.size).toBe(events.length)
+  for (const { stream, version } of (await store.streams.list({ limit: 1_000 })).items) {
+    const own = events.filter(event => event.stream === stream).map(event => event.version)
+    expect(own).toEqual(times(version, at => at + 1))
+    // Each append has two events, which are stored together.
+    expect(version % 2).toBe(0)
+  }
+  show({ acknowledged: acknowledged.length, stored: stored.size })
+  expect((await store.schema.check()).problems).toEqual([])
+}
 
 test('timers and sockets keep working while 64 callers append continuously', async () => {
   await using store = await openStore({ database: await openDatabase(), schema: freshSchema() })

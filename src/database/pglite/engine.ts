@@ -1,7 +1,10 @@
 /**
- * The embedded engine: PGlite with one connection, one statement at a time, on this thread.
+ * The embedded engine: PGlite with one connection, one statement at a time, on the thread of the process that has it.
  *
  *     statement ─► let the event loop run, if it is time ─► discard plans, if it is time ─► one message ─► one reply
+ *
+ * The messages go over a link: to PGlite in this process, or to the process that has the folder open (`guest.ts`). Each
+ * process has an engine of its own over the one connection, with names of its own for prepared statements.
  *
  * - Each call is one message, and runs to its end without leaving the thread. Awaited queries alone starve the event loop
  *   (a 1 ms timer fired 0 times in 1.5 s), so a statement first lets the loop run if that is `turnMs` ago.
@@ -20,7 +23,27 @@ import { preparedName, type Statement } from '../sql.ts'
 import { engineFiles, startError } from './engine-files.ts'
 import * as wire from './wire.ts'
 
+/** The way to PGlite. */
+export interface Link {
+  /** Sends one message, and returns the whole reply. */
+  exchange(message: Buffer): Promise<Buffer>
+  /** Begins the names of prepared statements, so that processes do not use those of each other. */
+  readonly prefix: string
+  /** How much PGlite has done so far: messages plus kilobytes. */
+  readonly work: number
+  /** Parses values of a type. Without it the engine reads which types there are. */
+  parserOf?(oid: number): ((text: string) => unknown) | undefined
+  stop(): Promise<void>
+}
+
 export interface Engine {
+  /**
+   * Begins the engine's turn. A changed `generation` says that another engine has deallocated all prepared statements
+   * since the last turn of this one.
+   */
+  startTurn(generation: number): void
+  /** Ends the turn, and returns the generation of prepared statements after it. */
+  endTurn(): number | Promise<number>
   run(statement: Statement, arrays: boolean): Promise<unknown[]>
   /** A user's statement. It is not prepared. */
   query(text: string, values: readonly unknown[]): Promise<unknown[]>
@@ -29,17 +52,14 @@ export interface Engine {
   copyOut(text: string): Promise<Buffer>
   copyIn(text: string, rows: string): Promise<void>
   readonly isInTransaction: boolean
-  /** How much it has done so far: statements plus kilobytes sent with them. */
-  readonly work: number
   stop(): Promise<void>
 }
 
-export interface EngineOptions {
+export interface PgliteData {
   /** Where the data lives; undefined is in memory. */
   dataDir: string | undefined
   /** A tar file to begin with, if there is no data yet. Default: made by `initdb`. */
   image?: Buffer | undefined
-  onNotify(channel: string, payload: string): void
 }
 
 interface Prepared {
@@ -51,12 +71,14 @@ const turnMs = 5
 const replanMs = 1_000
 const maxPrepared = 1_000
 
+const selectArrays = wire.query('select typarray, oid from pg_catalog.pg_type where typarray <> 0')
 const discardPlans = wire.query('discard plans')
 const deallocateAll = wire.query('deallocate all')
 const noCopyData = wire.copyFail('COPY FROM STDIN needs rows: use copyIn')
 
-export async function startEngine({ dataDir, image, onNotify }: EngineOptions): Promise<Engine> {
-  const { PGlite, messages } = await import('@electric-sql/pglite')
+/** Starts PGlite in this process. */
+export async function startPglite({ dataDir, image }: PgliteData): Promise<Link> {
+  const { PGlite } = await import('@electric-sql/pglite')
   const pglite = await PGlite.create({
     ...(await engineFiles()),
     ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
@@ -65,20 +87,44 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
   }).catch((error: unknown) => {
     throw startError(error)
   })
-  const parserOf = (oid: number) => parsers[oid] ?? (pglite.parsers[oid] as wire.Column['parse'])
+  let work = 0
+  return {
+    exchange(message) {
+      work += 1 + message.length / 1000
+      return exchange(pglite, message)
+    },
+    prefix: '',
+    get work() {
+      return work
+    },
+    parserOf: oid => pglite.parsers[oid] as wire.Column['parse'],
+    stop: () => pglite.close(),
+  }
+}
+
+export async function openEngine(link: Link, onNotify: (channel: string, payload: string) => void): Promise<Engine> {
+  const { messages, types } = await import('@electric-sql/pglite')
+  const elements = new Map<number, number>()
+  let hasElements = link.parserOf !== undefined
+  const elementParser = (oid: number): wire.Column['parse'] =>
+    parsers[oid] ?? link.parserOf?.(oid) ?? (types.parsers[oid] as wire.Column['parse'])
+  const parserOf = (oid: number): wire.Column['parse'] => {
+    const element = elements.get(oid)
+    if (parsers[oid] !== undefined || element === undefined) return elementParser(oid)
+    return text => types.arrayParser(text, elementParser(element) ?? String, oid)
+  }
   const makeError = (message: string, length: number) => new messages.DatabaseError(message, length, 'error')
   const prepared = new Map<string, Prepared>()
   let status: wire.Status | undefined = 'I'
   let turnedAt = performance.now()
   let plannedAt = turnedAt
   let hasOutdated = false
-  let work = 0
+  let generation = 0
+  let hasDeallocated = false
 
   const send = async (message: readonly Buffer[], arrays = false, columns?: readonly wire.Column[]) => {
     if (status === undefined) throw new Error('The embedded engine has stopped. Close the store and open it again.')
-    const bytes = Buffer.concat(message)
-    work += 1 + bytes.length / 1000
-    const answer = await exchange(pglite, bytes)
+    const answer = await link.exchange(Buffer.concat(message))
     // First, because a parser may throw.
     status = wire.statusAfter(answer)
     if (status === undefined)
@@ -96,11 +142,21 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
       turnedAt = performance.now()
     }
     if (status === 'E') return
-    if (hasOutdated) await send([deallocateAll])
-    hasOutdated = false
+    if (!hasElements) {
+      hasElements = true
+      for (const [array, element] of (await send([selectArrays], true)).rows as [number, number][])
+        elements.set(array, element)
+    }
+    if (hasOutdated) await deallocate()
     if (now - plannedAt < replanMs) return
     plannedAt = now
     await send([discardPlans])
+  }
+
+  const deallocate = async (): Promise<void> => {
+    await send([deallocateAll])
+    hasOutdated = false
+    hasDeallocated = true
   }
 
   const forgetPrepared = (): void => {
@@ -117,7 +173,7 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
 
   const sendPrepared = async (statement: Statement, arrays: boolean): Promise<wire.Reply> => {
     const known = prepared.get(statement.text)
-    const name = known?.name ?? preparedName(statement)
+    const name = known?.name ?? `${link.prefix}${preparedName(statement)}`
     const message = [wire.bind(name, statement.values), wire.execute, wire.sync]
     if (known !== undefined) return send(message, arrays, known.columns)
     message.unshift(wire.parse(name, statement.text), wire.describe(name))
@@ -128,7 +184,18 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
     return reply
   }
 
+  const closeTurn = (): number => {
+    if (hasDeallocated) generation++
+    hasDeallocated = false
+    return generation
+  }
+
   return {
+    startTurn(present) {
+      if (present !== generation) prepared.clear()
+      generation = present
+    },
+    endTurn: () => (hasOutdated && status === 'I' ? deallocate().then(closeTurn) : closeTurn()),
     async run(statement, arrays) {
       await prepare()
       const wasIdle = status === 'I'
@@ -159,12 +226,9 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
     get isInTransaction() {
       return status === 'T' || status === 'E'
     },
-    get work() {
-      return work
-    },
     async stop() {
       status = undefined
-      await pglite.close()
+      await link.stop()
     },
   }
 }

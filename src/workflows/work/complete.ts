@@ -81,9 +81,8 @@ export function openCompleter(parts: CompleterParts, options: CompleterOptions):
       return { sendAgainInMs: delay(retryBackoff, attempt) }
     },
     keysOf: ({ outcome }) => [outcome.execution.id],
-    fits: (entry, batch) =>
-      kindOf(entry) === kindOf(batch[0]!) &&
-      !batch.some(other => other.outcome.execution.id === entry.outcome.execution.id),
+    onePerKey: true,
+    fits: (entry, batch) => kindOf(entry) === kindOf(batch[0]!),
     maxBatch: { count: maxTogether, bytes: 0 },
     maxQueued: { count: 100_000, bytes: 0 },
     maxCalls: () => 2,
