@@ -71,8 +71,8 @@ const commonErrors = `
 
 const errors = `
   Aborted AlreadySettled AuthenticationFailed BackupDamaged BackupExists BackupUnreadable BackupUnsupported BulkRefused CheckpointBeyondHead CircuitOpen CollectionNotSynced
-  CollectionReadOnly ConnectionLost ConsumerNotFound DatabaseFailed DatabaseMissing DatabaseUnreachable
-  DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable DeadlinePassed DocumentConflict DocumentDeleted
+  CollectionReadOnly ConnectionLost ConsumerNotFound DatabaseFailed DatabaseMissing DatabaseReadOnly DatabaseUnreachable
+  EngineFileMissing DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable DeadlinePassed DocumentConflict DocumentDeleted
   DocumentExists DocumentNotFound DuplicateConsumer DuplicateEventId DuplicateHandler DuplicateSchedule EventGone
   EventUndecodable ExecutionLost ExecutionNotParked ExecutionTimeout FoldFailed FolderLocked FolderNotEmpty FolderNotWritable
   FolderVersionMismatch HandlerNotFound ConsumerTimeout HopsExceeded IdempotencyConflict IdempotencyMismatch
@@ -80,13 +80,13 @@ const errors = `
   InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument InvalidEvent InvalidFilter InvalidName
   InvalidOption InvalidPatch InvalidProjectionValue InvalidQuery InvalidResult InvalidScheduleResult InvalidStepResult
   JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled RunnerNotFound NonDeterministic NonRetryable
-  NotInTransaction NotOne OutcomeUnknown Overloaded PatchMismatch ProjectionNotSynced RebuildImpossible RebuildRunning RetryLater
+  NotInTransaction NotOne OutcomeUnknown Overloaded PatchMismatch PermissionDenied PoolerUnsupported PreparedStatementLost ProjectionNotSynced RebuildImpossible RebuildRunning RetryLater
   RetryPending RillflowError ScheduleNotFound ScheduleTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated
-  SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StoreClosed
+  SequenceBehind SerializationFailed ServerFull ServerInRecovery ServerUnsupported SettingUnsupported SessionClosed SessionSaving SnapshotRefused StoreClosed
   StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound TenantRequired
   DirectoryMissing DirectoryUnreachable ForceRequired InvalidTenantName MoveHeldUp MoveNotEqual MoveRefused
   MoveTakenOver ServerNotFound ExportDamaged ExportExists ExportNewer ExportUnreadable ImportDiffers IntegerTooLarge NotExportable
-  SchemaNotEmpty StreamTombstoned SubscriptionMismatch TimedOut TooManyEmitted
+  SchemaNotEmpty StreamTombstoned SubscriptionMismatch TimedOut TlsFailed TooManyEmitted
   TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed UpcasterCycle UpcasterFailed
   VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive
 `

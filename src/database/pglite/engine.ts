@@ -20,7 +20,7 @@ import { setImmediate } from 'node:timers'
 import type { PGlite } from '@electric-sql/pglite'
 import { parsers } from '../parse.ts'
 import { preparedName, type Statement } from '../sql.ts'
-import { engineFiles, startError } from './engine-files.ts'
+import { refuseWithoutFiles, startError } from './engine-files.ts'
 import * as wire from './wire.ts'
 
 /** The way to PGlite. */
@@ -79,8 +79,8 @@ const noCopyData = wire.copyFail('COPY FROM STDIN needs rows: use copyIn')
 /** Starts PGlite in this process. */
 export async function startPglite({ dataDir, image }: PgliteData): Promise<Link> {
   const { PGlite } = await import('@electric-sql/pglite')
+  await refuseWithoutFiles(PGlite)
   const pglite = await PGlite.create({
-    ...(await engineFiles()),
     ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
     ...(image === undefined ? {} : { loadDataDir: new Blob([image], { type: 'application/x-tar' }) }),
     startParams: [...PGlite.defaultStartParams, ...settings(dataDir)],
@@ -237,7 +237,8 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
 export async function makeImage(): Promise<Buffer> {
   const { PGlite } = await import('@electric-sql/pglite')
   const startParams = [...PGlite.defaultStartParams, ...settings(undefined)]
-  const pglite = await PGlite.create({ ...(await engineFiles()), startParams })
+  await refuseWithoutFiles(PGlite)
+  const pglite = await PGlite.create({ startParams })
   try {
     // So that an engine which starts from it has next to nothing to recover.
     await pglite.exec('checkpoint')

@@ -224,7 +224,7 @@ async function noticeDeadClients(client: pg.ClientBase, timeoutMs: number): Prom
   await client.query({ text, query_timeout: timeoutMs } as pg.QueryConfig)
 }
 
-/** The error of a statement of ours that got no answer in time: the connection is lost, whoever is to blame. */
+/** The error of a statement of ours that got no answer in time. */
 export function noAnswer(label: string, timeoutMs: number): Error {
   return new ConnectionLost({ reason: `no answer to ${label} within ${timeoutMs} ms` })
 }
