@@ -46,6 +46,7 @@ const ONLY_ON_A_SERVER = [
   'test/tenants/directory.test.ts',
   'test/chaos/tenants/moving.test.ts',
   'test/transfer/move/*.test.ts',
+  'test/cli/verify.test.ts',
 ]
 
 /** Files about the embedded engine itself. */
@@ -71,6 +72,7 @@ const ALSO_ON_THE_OLDEST = [
   'test/subscriptions/{acks,groups}.test.ts',
   'test/tenants/tenants.test.ts',
   'test/upkeep/{doctor,upkeep}.test.ts',
+  'test/cli/verify.test.ts',
   'test/workflows/{claim,dead-letters,joins,publish,steps}.test.ts',
 ]
 

@@ -42,6 +42,8 @@ create table "rillflow"."events" (
   created_at timestamptz not null,
   event_id uuid not null,
   schema_version integer not null,
+  bytes integer generated always as (
+    octet_length(data::text) + coalesce(octet_length(headers::text), 0) + 200) stored,
   stream text collate "C" not null,
   type text collate "C" not null,
   correlation_id text collate "C" not null,
@@ -484,7 +486,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '5500e85a029964ca071017dc16be9e4ec4be74a6fa691b81f3bbaaf394ae51e5', true);
+values (1, 'baseline', '2cc76359072411324b09338764dc55c69f83418b509a164fc7dbe546a301bc16', true);
 
 -- function clock
 

@@ -85,6 +85,7 @@ const others: SchemaShape = {
         created_at: 'timestamp with time zone not null',
         event_id: 'uuid not null',
         schema_version: 'integer not null',
+        bytes: 'integer default ((octet_length((data)::text) + COALESCE(octet_length((headers)::text), 0)) + 200)',
         stream: 'text collate "C" not null',
         type: 'text collate "C" not null',
         correlation_id: 'text collate "C" not null',
