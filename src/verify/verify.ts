@@ -106,7 +106,7 @@ export async function selfTest({
     for (const began = performance.now(); problem === undefined && performance.now() - began < patienceMs; ) {
       throwIfAborted(signal)
       await inPlace(server, async place => {
-        problem = (await check(place, 700)).problems[0]
+        problem = (await check(place, 500)).problems[0]
       })
     }
     protocols.push({ name, problem })

@@ -12,7 +12,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openStore, type Store } from '../../src/store.ts'
 import { judgeAppends, readLog } from '../../src/verify/record-appends.ts'
 import { freshSchema } from '../support/engines.ts'
-import { type Pooler, startPooler } from '../support/restartable-pooler.ts'
+import { type Pooler, startPooler } from '../support/pooler.ts'
 import { type PostgresServer, startServer } from '../support/postgres-server.ts'
 import { waitUntil } from '../support/wait.ts'
 import { type AppendingProcess, startAppending } from './appending-process.ts'
@@ -94,7 +94,7 @@ test(
     await using store = await openStore({ url: server.url, schema, migrate: true, pollMs: 200, listen: false })
     await using proxy = await startProxy(server.url)
     await using behindPooler = await startProxy(server.url)
-    await using pooler = await startPooler(behindPooler.url, { mode: 'transaction', maxSessions: 3 })
+    await using pooler = await startPooler(behindPooler.url, { mode: 'transaction', size: 3 })
     const direct = { url: proxy.url, schema, listen: false, answerTimeoutMs: 5_000 }
     const pooled = { ...direct, url: pooler.url, prepare: false }
     await using started = startAll(times(long ? 4 : 2, at => (at % 2 ? pooled : direct)))
