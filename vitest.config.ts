@@ -41,7 +41,7 @@ const ON_AN_ENGINE = [
 const ONLY_ON_A_SERVER = [
   'test/database/{server,poolers,first-contact,settings,silence,cancel}.test.ts',
   'test/chaos/{fail-over,held-stream,processes,resend,rewound,server-killed,silent-server}.test.ts',
-  'test/chaos/consumers/{frozen-process,killed,runners,paused,rebuild,server,spread}.test.ts',
+  'test/chaos/consumers/{frozen-process,killed,runners,paused,rebuild,server,spread,starved}.test.ts',
   'test/chaos/workflows/{everything-at-once,unavailable-server}.test.ts',
   'test/tenants/directory.test.ts',
   'test/chaos/tenants/moving.test.ts',
