@@ -6,7 +6,7 @@
  *     process ──► proxy ──► server ◄── proxy ◄── pooler ◄── process
  *
  * `RILLFLOW_CHAOS=long` has four processes and 50,000 events, or as many as `RILLFLOW_CHAOS_EVENTS` says: ten million take
- * about 12 GB of memory to judge (`NODE_OPTIONS=--max-old-space-size=14000`).
+ * about 14 GB of memory to judge (`NODE_OPTIONS=--max-old-space-size=15000`).
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openStore, type Store } from '../../src/store.ts'
