@@ -51,10 +51,13 @@ import { exportStore } from './transfer/export/export.ts'
 import { importStore } from './transfer/export/import.ts'
 import { examine } from './upkeep/doctor/doctor.ts'
 import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
-import { isWorkflowKind, openWorkflows } from './workflows/workflows.ts'
+import { isWorkflowKind, openWorkflows, type WorkflowRegistry } from './workflows/workflows.ts'
 
 export interface Assembled<M extends EventMap>
-  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {}
+  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {
+  /** Does everything that handlers and schedules can do now, in this process, without a runner. */
+  readonly runHandlers: WorkflowRegistry<M>['runUntilIdle']
+}
 
 export interface AssembleOptions<M extends EventMap> extends StoreOptions<M> {
   /** False: registering a definition makes it known here and writes nothing. */
@@ -121,7 +124,12 @@ export function assemble<M extends EventMap>(
     activates: storesDefinitions,
     isCollection: collections.has,
   })
-  const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
+  const sessionParts = {
+    ...parts,
+    cacheOf: aggregates.cacheOf,
+    turns: aggregates.turns,
+    collectionOf: collections.find,
+  }
   const sessions = openSessions(sessionParts, options.sessionDefaults)
 
   const upkeepInBackground: Runnable = {
@@ -137,7 +145,7 @@ export function assemble<M extends EventMap>(
   )
   const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
-  const servers = openServers(() => [{ log, schema }])
+  const servers = openServers(() => [{ log, schema, consumers }])
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -197,7 +205,7 @@ export function assemble<M extends EventMap>(
     export: given => exportStore({ database, schema: schemaName }, given),
     import: given => importStore({ database, schema: schemaName }, given),
     upkeep: upkeep.run,
-    doctor: given => examine({ log, schema }, given),
+    doctor: given => examine({ log, schema, consumers }, given),
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,
@@ -209,12 +217,11 @@ export function assemble<M extends EventMap>(
     [Symbol.asyncDispose]: close,
   }
   const run = { start: runners.start, startUpkeep: () => upkeep.start(everyMs) }
-  return { store, schema, tables, log, wake, consumers, ...run, close }
+  return { store, schema, tables, log, wake, consumers, runHandlers: workflows.runUntilIdle, ...run, close }
 }
 
 const foreignTypes = { getTypeParser: (oid: number) => ownParser(oid) }
 
 function schemasOf(events: EventDefinitions | undefined): Log['schemas'] {
-  const given = Object.entries(events?.schemas ?? {})
-  return new Map(given.flatMap(([type, schema]) => (schema === undefined ? [] : [[type, schema]])))
+  return new Map(Object.entries(events?.schemas ?? {}))
 }

@@ -2,6 +2,7 @@
 export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './aggregates/errors.ts'
 export {
   CheckpointBeyondHead,
+  CheckpointMoved,
   CircuitOpen,
   ConsumerNotFound,
   DeadLetterConflict,
@@ -133,6 +134,7 @@ export {
   EventUndecodable,
   ExecutionLost,
   ExecutionNotParked,
+  ExecutionRejected,
   ExecutionTimeout,
   HandlerNotFound,
   HopsExceeded,

@@ -1,5 +1,6 @@
 /**
- * Ctrl-C, the order to end, a terminal that is closed (SIGHUP) and Ctrl-Break on Windows (SIGBREAK): the first one asks the command to end its running work, the second one ends the process immediately.
+ * Ctrl-C, the order to end, a terminal that is closed (SIGHUP), and Ctrl-Break on Windows (SIGBREAK): the first one asks
+ * the command to end its running work, the second one ends the process immediately.
  *
  * A process that `rillflow dev` started takes its orders from that parent and ignores signals: a terminal sends Ctrl-C to both
  * processes, and it must not count twice. The parent also prints the message.

@@ -143,7 +143,7 @@ export const FolderLocked: ErrorKind<'folder_locked', { folder: string; pid: num
   defineError(
     'folder_locked',
     d =>
-      `Folder ${d.folder} is in use by process ${d.pid} on ${d.host} since ${d.since}. Two processes in one folder would lose data. Stop the other process, give this one another folder, or use a server ({ url }).`,
+      `Folder ${d.folder} is in use by process ${d.pid} on ${d.host} since ${d.since}, and that process does not serve others: it is on another machine, uses another version of rillflow, or does not answer. Two processes in one folder would lose data. Stop the other process, give this one another folder, or use a server ({ url }).`,
     { retryable: true },
   )
 
@@ -170,7 +170,7 @@ export const FolderVersionMismatch: ErrorKind<
 export const EngineFileMissing: ErrorKind<'engine_file_missing', { file: string }> = defineError(
   'engine_file_missing',
   d =>
-    `The embedded engine lacks its file ${d.file}. A bundler takes only the code along: leave @electric-sql/pglite out of the bundle (external) and install it where the program runs, or copy pglite.wasm, initdb.wasm and pglite.data from node_modules/@electric-sql/pglite/dist into that folder.`,
+    `The embedded engine lacks its file ${d.file}. A bundler takes only the code along: leave @electric-sql/pglite out of the bundle (external) and install it where the program runs, or bundle to an ES module and copy pglite.wasm, initdb.wasm and pglite.data from node_modules/@electric-sql/pglite/dist next to it.`,
 )
 
 export const OutcomeUnknown: ErrorKind<'outcome_unknown', { eventIds: string[]; reason: string }> = defineError(

@@ -121,8 +121,6 @@ export interface Reply {
   /** The command tag of the last statement, e.g. `INSERT 0 1`. */
   tag: string
   isPrepared: boolean
-  /** Whether a statement has ended, with a result or with an error. */
-  isComplete: boolean
   error: messages.DatabaseError | undefined
   readonly notifications: { readonly channel: string; readonly payload: string }[]
   readonly copied: Buffer[]
@@ -141,13 +139,28 @@ export function statusAfter(bytes: Buffer): Status | undefined {
   return isReady ? (bytes.toString('latin1', bytes.length - 1) as Status) : undefined
 }
 
+/** Whether a statement of the message has ended, with a result or an error, and the engine waits for the next message. */
+export function isComplete(bytes: Buffer): boolean {
+  if (statusAfter(bytes) === undefined) return false
+  for (let at = 0; at < bytes.length; at += 1 + bytes.readInt32BE(at + 1)) if (endings.has(bytes[at]!)) return true
+  return false
+}
+
+/** C, complete. I, the text has no statement. E, an error. */
+const endings = new Set([0x43, 0x49, 0x45])
+
+/** A reply that only reports an error, outside of any transaction. */
+export function errorReply(code: string, text: string): Buffer {
+  const fields = ['SERROR', `C${code}`, `M${text}`].map(cstring)
+  return Buffer.concat([message('E', ...fields, Buffer.alloc(1)), message('Z', Buffer.from('I'))])
+}
+
 export function decodeReply(bytes: Buffer, decoding: Decoding): Reply {
   const reply: Reply = {
     columns: decoding.columns ?? [],
     rows: [],
     tag: '',
     isPrepared: false,
-    isComplete: false,
     error: undefined,
     notifications: [],
     copied: [],
@@ -169,14 +182,9 @@ export function decodeReply(bytes: Buffer, decoding: Decoding): Reply {
         break
       case 0x43: // C, a statement is complete
         reply.tag = bytes.toString('latin1', body, end - 1)
-        reply.isComplete = true
-        break
-      case 0x49: // I, the text has no statement
-        reply.isComplete = true
         break
       case 0x45: // E, the first error is the cause of any further one
         reply.error ??= errorAt(bytes, body, end, decoding)
-        reply.isComplete = true
         break
       case 0x31: // 1, parsed
         reply.isPrepared = true

@@ -9,7 +9,7 @@ import { identifier } from '../../database/sql.ts'
 import { InvalidQuery } from '../errors.ts'
 import type { Comparison, Condition, Test } from './condition.ts'
 import { isIndex, jsonAt, lowered, short, shortLength, typedAt } from './expression.ts'
-import { documentScope, type Place, type Scope } from './field.ts'
+import { documentScope, type FoundWords, type Place, type Scope, type SearchOptions } from './field.ts'
 import { columnFor, columnOf, type FoundColumn, hasContaining, isOrdered, type Layout } from './layout.ts'
 import type { Binder } from './operand.ts'
 import { dateText, filled, isOpen, jsonText, type Kind, kindOf, kindsIn, numberText, textOf } from './operand.ts'
@@ -346,15 +346,36 @@ function renderElemMatch({ place, scope, of }: Test & { op: 'elemMatch' }, writi
       where ${renderCondition(of, inside)})`
 }
 
-function renderSearch({ place, operand, language }: Test & { op: 'search' }, writing: Writing): string {
+function renderSearch({ place, operand, options }: Test & { op: 'search' }, writing: Writing): string {
+  const { texts, language, query } = searchIn(place, operand, options, writing)
+  return `${vectorOf(texts, language)} @@ ${query}`
+}
+
+/** The rank of a document for some words, or the part of a text that has them. */
+export function renderFound(place: Place, { as, words, mark, ...options }: FoundWords, writing: Writing): string {
+  const { texts, language, query } = searchIn(place, words, options, writing)
+  if (as === 'rank') return `ts_rank_cd(${vectorOf(texts, language)}, ${query})::double precision`
+  const [start, stop] = mark ?? ['<b>', '</b>']
+  if (`${start}${stop}`.includes('"'))
+    throw new InvalidQuery({ collection: writing.collection, reason: 'the mark of a headline has a quote in it' })
+  const marks = writing.binder.bind(`StartSel="${start}", StopSel="${stop}"`, 'text', textOf)
+  return `ts_headline(${configuration(language)}, concat_ws(' ', ${texts.join(', ')}), ${query}, ${marks})`
+}
+
+function searchIn(
+  place: Place,
+  words: unknown,
+  { language: given, prefix = false }: SearchOptions,
+  writing: Writing,
+): { readonly texts: readonly string[]; readonly language: string; readonly query: string } {
   const { search, row } = writing.layout
-  const chosen = checkLanguage(language ?? search.language)
-  const words = writing.binder.bind(operand, 'text', wordsOf)
-  const vector =
-    row === undefined
-      ? vectorOf(searchedTexts(place, search.fields, writing), chosen)
-      : vectorOf([readAs(place, 'text', writing) ?? 'null'], chosen)
-  return `${vector} @@ websearch_to_tsquery(${configuration(chosen)}, ${words})`
+  const language = checkLanguage(given ?? search.language)
+  const texts =
+    row === undefined ? searchedTexts(place, search.fields, writing) : [readAs(place, 'text', writing) ?? 'null']
+  const parsed = `websearch_to_tsquery(${configuration(language)}, ${writing.binder.bind(words, 'text', wordsOf)})`
+  // Words that are too common leave nothing to look for, and nothing that could be the beginning of a word.
+  const begun = `(select case when numnode(q) = 0 then q else (q::text || ':*')::tsquery end from ${parsed} as q)`
+  return { texts, language, query: prefix ? begun : parsed }
 }
 
 /** The words of a search are nested in one another by the database. */

@@ -82,9 +82,8 @@ export function openCompleter(parts: CompleterParts, options: CompleterOptions):
       return { sendAgainInMs: delay(retryBackoff, attempt) }
     },
     keysOf: ({ outcome }) => [outcome.execution.id],
-    fits: (entry, batch) =>
-      kindOf(entry) === kindOf(batch[0]!) &&
-      !batch.some(other => other.outcome.execution.id === entry.outcome.execution.id),
+    onePerKey: true,
+    fits: (entry, batch) => kindOf(entry) === kindOf(batch[0]!),
     sizeOf: ({ outcome }) => ({ count: 1, bytes: outcome.emitted?.append?.bytes ?? 0 }),
     maxBatch: { count: maxTogether, bytes: maxTogetherBytes },
     // The work has been done: the executions of a worker limit their number, and a refusal would lose them.
