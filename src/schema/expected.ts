@@ -69,6 +69,7 @@ const others: SchemaShape = {
         position: 'bigint not null',
         acked_at: 'timestamp with time zone',
         retry_at: 'timestamp with time zone',
+        first_failed_at: 'timestamp with time zone',
         deliveries: 'integer not null',
         consumer: 'text collate "C" not null',
         last_error: 'jsonb',

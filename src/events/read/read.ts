@@ -135,7 +135,7 @@ export function readsAhead(log: Log, executor: Executor): boolean {
  * with the connection.
  */
 export function rereadable<T>(executor: Executor, log: Log, read: () => Promise<T>): Promise<T> {
-  return executor === log.database ? retry(read, { retries: 6, clock: log.clock }) : read()
+  return executor === log.database ? retry(read, { retries: 6 }) : read()
 }
 
 function checkRange(options: ReadOptions): void {

@@ -68,6 +68,8 @@ interface Entry {
 }
 
 const maxTogether = 500
+/** An `integer` holds the milliseconds of 24 days. */
+const maxDelayMs = 2 ** 31 - 1
 const maxTogetherBytes = 4 * 1024 * 1024
 const retryBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
@@ -302,7 +304,7 @@ async function storeOutcomes(
       p_kinds => ${outcomes.map(({ kind }) => kind)}::text[],
       p_recorded => ${outcomes.map(({ activity }) => activity)}::text[],
       p_outcomes => ${outcomes.map(({ detail }) => (detail === undefined ? null : snakeCase(detail)))}::text[],
-      p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
+      p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.min(maxDelayMs, Math.ceil(delayMs))))}::integer[],
       p_running_ms => ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
       p_results => ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,
       p_errors => ${hasErrors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
