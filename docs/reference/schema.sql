@@ -486,7 +486,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '2cc76359072411324b09338764dc55c69f83418b509a164fc7dbe546a301bc16', true);
+values (1, 'baseline', '650c587c014eadacc7d6d2dd450b39c9ba1b2f5e11d214d0df8b024919b58941', true);
 
 -- function clock
 
