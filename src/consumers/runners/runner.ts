@@ -220,8 +220,9 @@ function runnerService(
     const startedAt = performance.now()
     const all = isStopping ? [] : leased()
     await leases.ensure(all)
-    const names = all.map(each => each.name)
-    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, names, leases.held())
+    const held = leases.held()
+    const names = all.map(each => each.name).filter(name => !leases.isLeft(name))
+    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, names, held)
     if (view.role === undefined) return enterAgain()
     if (!view.isServing) await storeRoutes()
     if (view.isNext && !isStopping && (await becomeActive(log, id))) return 0
