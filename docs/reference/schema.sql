@@ -42,6 +42,8 @@ create table "rillflow"."events" (
   created_at timestamptz not null,
   event_id uuid not null,
   schema_version integer not null,
+  bytes integer generated always as (
+    octet_length(data::text) + coalesce(octet_length(headers::text), 0) + 200) stored,
   stream text collate "C" not null,
   type text collate "C" not null,
   correlation_id text collate "C" not null,
@@ -111,7 +113,9 @@ create table "rillflow"."consumers" (
   paused_at timestamptz,
   created_at timestamptz not null default now(),
   progressed_at timestamptz not null default now(),
+  seen_at timestamptz not null default now(),
   attempts integer not null default 0,
+  batch_limit integer,
   name text collate "C" primary key,
   kind text not null,
   state text not null default 'active',
@@ -185,6 +189,7 @@ create table "rillflow"."deliveries" (
   position bigint not null,
   acked_at timestamptz,
   retry_at timestamptz,
+  first_failed_at timestamptz,
   deliveries integer not null,
   consumer text collate "C" not null,
   last_error jsonb,
@@ -229,9 +234,9 @@ create table "rillflow"."workflow_routes" (
   id integer primary key,
   version integer not null,
   priority integer not null,
-  delay_ms integer not null,
+  delay_ms bigint not null,
+  deadline_ms bigint,
   timeout_ms integer not null,
-  deadline_ms integer,
   concurrency integer,
   rate_limit integer,
   rate_per_ms integer,
@@ -281,6 +286,7 @@ create table "rillflow"."workflow_executions" (
   crashes integer not null default 0,
   ran_ms integer not null default 0,
   is_retry boolean not null default false,
+  is_rejected boolean not null default false,
   state text collate "C" not null,
   correlation_id text collate "C" not null,
   lane text collate "C",
@@ -338,7 +344,7 @@ create table "rillflow"."workflow_activity" (
 create index workflow_activity_correlation on "rillflow"."workflow_activity" (correlation_id, position);
 
 create index workflow_activity_handler on "rillflow"."workflow_activity" (handler, position)
-  where kind in ('completed', 'failed');
+  where kind in ('completed', 'failed', 'parked');
 
 create table "rillflow"."workflow_steps" (
   position bigint,
@@ -480,7 +486,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '2de5da38dc4164f836d6f9789a7a57a67c5b7dacce18434c8a61cee8dc81c6f9', true);
+values (1, 'baseline', '2cc76359072411324b09338764dc55c69f83418b509a164fc7dbe546a301bc16', true);
 
 -- function clock
 
@@ -488,10 +494,18 @@ create or replace function "rillflow"."clock"(p_column anyelement)
 returns timestamptz
 language plpgsql immutable parallel safe cost 1
 as $body$
--- revision 1
+-- revision 2
+declare
+  v_moved text := current_setting('rillflow.clock', true);
 begin
-  return clock_timestamp()
-    + make_interval(secs => coalesce(nullif(current_setting('rillflow.clock_offset_ms', true), '')::float8, 0) / 1000);
+  if v_moved is null or v_moved = '' then
+    return clock_timestamp();
+  end if;
+  -- A sign: so many milliseconds ahead of the server's time, or behind it. Else a time that stands still.
+  if left(v_moved, 1) in ('+', '-') then
+    return clock_timestamp() + make_interval(secs => v_moved::float8 / 1000);
+  end if;
+  return v_moved::timestamptz;
 end
 $body$;
 
@@ -1929,7 +1943,7 @@ set plan_cache_mode = force_generic_plan
 set lock_timeout = '10s'
 set jit = off
 as $body$
--- revision 2
+-- revision 3
 declare
   dispatcher "rillflow"."consumers";
   known text[];
@@ -1945,7 +1959,7 @@ begin
     for update;
   outcome := case
     when dispatcher.fence is distinct from p_fence then 'lost'
-    when dispatcher.checkpoint < p_reached or dispatcher.checkpoint >= p_first then 'moved'
+    when dispatcher.checkpoint <> p_reached or dispatcher.checkpoint >= p_first then 'moved'
     when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
   if outcome is not null then
     return;

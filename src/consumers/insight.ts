@@ -4,8 +4,10 @@
  */
 import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import type { Settled } from '../events/order/order.ts'
 import { type OwnerName, ownerOfRow } from './dead-letters/owner.ts'
 import { isOfEarlierOpening } from './row.ts'
+import { isUnseen } from './runners/row.ts'
 import { consumerNames } from './schema.ts'
 
 export interface ConsumerMetrics {
@@ -16,12 +18,19 @@ export interface ConsumerMetrics {
   readonly lagSeconds: number
   readonly isPaused: boolean
   readonly isLeased: boolean
+  /** Whether the log ends before the checkpoint. */
+  readonly isBeyondHead: boolean
+  /** Whether no other process has had its code for a minute. */
+  readonly isUnseen: boolean
   /** Open ones; 10 000 stands for that many or more. */
   readonly deadLetters: number
 }
 
 /** The first 5000 consumers by name. Of each, the newest 10 000 dead letters are counted. */
-export async function readConsumerMetrics(log: Log, settled: number): Promise<ConsumerMetrics[]> {
+export async function readConsumerMetrics(
+  log: Log,
+  { settled, head }: Pick<Settled, 'settled' | 'head'>,
+): Promise<ConsumerMetrics[]> {
   const { events, clock } = log.names
   const { consumers, dead_letters } = consumerNames(log)
   const rows = await log.database.run<{
@@ -31,6 +40,7 @@ export async function readConsumerMetrics(log: Log, settled: number): Promise<Co
     checkpoint: number
     paused: boolean
     leased: boolean
+    unseen: boolean
     lag_seconds: number | null
     dead_letters: number
   }>(sql`/* consumers.metrics */
@@ -39,6 +49,7 @@ export async function readConsumerMetrics(log: Log, settled: number): Promise<Co
       coalesce(
         c.lease_until > ${clock}(c.lease_until)
           and not ${isOfEarlierOpening(log, fragment`c.owner`)}, false) as leased,
+      ${isUnseen(log)} as unseen,
       (select extract(epoch from ${clock}(e.created_at) - e.created_at)::float8
         from ${events} as e
         where e.position > c.checkpoint
@@ -63,6 +74,8 @@ export async function readConsumerMetrics(log: Log, settled: number): Promise<Co
       state: row.state,
       isPaused: row.paused,
       isLeased: row.leased,
+      isUnseen: row.unseen,
+      isBeyondHead: !isInline && row.checkpoint > head,
       lag: isInline ? 0 : Math.max(0, settled - row.checkpoint),
       lagSeconds: isInline ? 0 : Math.max(0, row.lag_seconds ?? 0),
       deadLetters: row.dead_letters,

@@ -96,6 +96,25 @@ export const DatabaseFailed: ErrorKind<'database_failed', { sqlState: string; re
     d => `The database refused ${d.statement}: ${d.reason} (SQLSTATE ${d.sqlState}). error.cause has the details.`,
   )
 
+export const StatementCancelled: ErrorKind<'statement_cancelled', { statement: string; reason: string }> = defineError(
+  'statement_cancelled',
+  d =>
+    `The server ended ${d.statement} before its result (${d.reason}). Nothing of it took effect. Make it cheaper (an index, fewer rows), or raise its limit: answerTimeoutMs of the store, timeoutMs of a filter.`,
+)
+
+export const StatementTooComplex: ErrorKind<'statement_too_complex', { statement: string; reason: string }> =
+  defineError(
+    'statement_too_complex',
+    d =>
+      `The database could not run ${d.statement}, because it is nested too deeply or has too many parts (${d.reason}). Nothing of its transaction took effect. Use fewer words, conditions or fields, or divide it into several calls.`,
+  )
+
+export const ResultTooLarge: ErrorKind<'result_too_large', { statement: string; maxBytes: number }> = defineError(
+  'result_too_large',
+  d =>
+    `The answer to ${d.statement} has a row of more than ${d.maxBytes} bytes, so it was not read. Select single fields of the document, or put or delete it by its id, which does not read it.`,
+)
+
 export const InsideTransaction: ErrorKind<'inside_transaction', { call: string }> = defineError(
   'inside_transaction',
   d =>

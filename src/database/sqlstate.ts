@@ -14,9 +14,12 @@ import {
   PermissionDenied,
   PoolerUnsupported,
   PreparedStatementLost,
+  ResultTooLarge,
   SerializationFailed,
   ServerFull,
   ServerInRecovery,
+  StatementCancelled,
+  StatementTooComplex,
   TlsFailed,
 } from './errors.ts'
 
@@ -32,10 +35,13 @@ export function toRillflowError(error: unknown, statement: string): RillflowErro
   if (isRillflowError(error)) return error
   const sqlState = sqlStateOf(error)
   const reason = error instanceof Error ? error.message : String(error)
+  if (tooLargeCodes.has(codeOf(error))) return new ResultTooLarge({ statement, maxBytes: maxRowBytes }, error)
   if (isStatementMode(error)) return new PoolerUnsupported({ reason }, error)
   if (isConnectionLost(error)) return new ConnectionLost({ reason }, error)
   if (sqlState === undefined) return new DatabaseFailed({ sqlState: 'none', reason, statement }, error)
   if (isCollision(sqlState)) return new SerializationFailed({ reason }, error)
+  if (sqlState === queryCancelled) return new StatementCancelled({ statement, reason }, error)
+  if (sqlState === statementTooComplex) return new StatementTooComplex({ statement, reason }, error)
   if (sqlState === notPrimary) return new ServerInRecovery({}, error)
   if (sqlState === readOnlyTransaction) return new DatabaseReadOnly({ statement, reason }, error)
   if (sqlState === insufficientPrivilege) return new PermissionDenied({ statement, reason }, error)
@@ -127,10 +133,31 @@ export const noActiveTransaction = '25P01'
 /** A lock was not free within lock_timeout. */
 export const lockNotAvailable = '55P03'
 
+/** Ended by a limit of time, or at the request of another session. */
+export const queryCancelled = '57014'
+
+/** The server's stack, or the embedded engine's, was full. */
+export const statementTooComplex = '54001'
+
 export const uniqueViolation = '23505'
 
 /** Raised by our own functions on a server in recovery, where PostgreSQL itself raises 55000. */
 export const notPrimary = 'RF001'
+
+/** A document has at most 16 MiB unless that was raised, and an event 1 MiB. A string can have 512 MiB. */
+export const maxRowBytes: number = 128 * 1024 * 1024
+
+/** The error of a reply with a row that is larger. */
+export function rowTooLarge(): Error {
+  return Object.assign(new Error(`a row has more than ${maxRowBytes} bytes`), { code: rowTooLargeCode })
+}
+
+const rowTooLargeCode = 'ROW_TOO_LARGE'
+const tooLargeCodes: ReadonlySet<unknown> = new Set([rowTooLargeCode, 'ERR_STRING_TOO_LONG', 'ERR_BUFFER_TOO_LARGE'])
+
+function codeOf(error: unknown): unknown {
+  return (error as { code?: unknown } | null)?.code
+}
 
 function reasonOf(error: unknown): string {
   // A host name with several addresses fails with one error each.

@@ -2,7 +2,8 @@
  * The HTTP server of a store, for monitoring: a load balancer, an orchestrator, Prometheus.
  *
  *     GET /health/live      200 while the process answers
- *     GET /health/ready     200, or 503 with the reasons in words: database_unreachable, schema_drift, consumer_lag
+ *     GET /health/ready     200, or 503 with the reasons in words: database_unreachable, schema_drift, consumer_lag,
+ *                           checkpoint_beyond_head
  *     GET /metrics          the text format of Prometheus                       needs the token beyond loopback
  *
  *     listening ── close(), or the store closes ──► draining: no new connections ── at most 1 s ──► closed

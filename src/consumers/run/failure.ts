@@ -44,6 +44,7 @@ export function isInterruption(error: unknown): boolean {
 }
 
 const interruptions: ReadonlySet<string> = new Set([
+  'checkpoint_moved',
   'connection_lost',
   'database_read_only',
   'database_unreachable',

@@ -12,6 +12,7 @@
  * it by then.
  */
 import { abortable } from '../../core/abort.ts'
+import { isRillflowError } from '../../core/errors.ts'
 import { runDetached } from '../../core/service.ts'
 import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
@@ -29,8 +30,8 @@ export interface Leases {
   /** Whether this runner leaves the consumer to others for now, because its holder was stuck here. */
   isLeft(name: string): boolean
   names(): string[]
-  /** Makes the rows of consumers that have none. */
-  ensure(leased: readonly Leased[]): Promise<void>
+  /** Makes the rows of consumers that have none; returns why a row is refused, by the name of its consumer. */
+  ensure(leased: readonly Leased[]): Promise<ReadonlyMap<string, unknown>>
   /** Releases the consumers that other runners should hold, and takes ours that are free. */
   follow(view: View, leased: readonly Leased[]): Promise<void>
   /** The database could not be reached since then: loses every lease that may have expired. */
@@ -86,11 +87,19 @@ export function openLeases(
     isLeft,
     names: () => [...running.keys()],
     async ensure(leased) {
+      const refused = new Map<string, unknown>()
       for (const each of leased) {
         if (each.isMade === true || ensured.has(each.name)) continue
-        await ensureConsumer(log, each)
-        ensured.add(each.name)
+        try {
+          await ensureConsumer(log, each)
+          ensured.add(each.name)
+        } catch (error) {
+          // It cannot begin where it is said to: the others run all the same.
+          if (!isRillflowError(error, 'invalid_option')) throw error
+          refused.set(each.name, error)
+        }
       }
+      return refused
     },
     async follow(view, leased) {
       const mine = isDraining ? new Set<string>() : assignedTo(id, view)

@@ -356,6 +356,25 @@ export function isAlive(log: Log): Fragment {
           and not ${isOfEarlierOpening(log, fragment`r.id`)})`
 }
 
+/**
+ * Whether no process has had the code of the consumer of the row `c` for a while: no runner that is alive has it, none
+ * holds it, and none has been seen with it. The caller adds its own registered consumers.
+ */
+export function isUnseen(log: Log): Fragment {
+  return fragment`(c.seen_at < ${log.names.clock}(c.seen_at) - make_interval(secs => ${unseenSeconds}::float8)
+        and not ${isHeld(log)}
+        and not exists (
+          select
+          from ${consumerNames(log).runners} as r
+          where c.name = any(r.consumers)
+            and ${isAlive(log)}))`
+}
+
+/** How often a runner stores that it has the code of its consumers. */
+export const seenEveryMs = 20_000
+/** Longer than a restart takes, and shorter than the lag that makes a store unready. */
+const unseenSeconds = 60
+
 /** Two runners that start under one name, or would become active at the same time, do so one after the other. */
 async function takeTurns(log: Log, tx: Executor): Promise<void> {
   await tx.run(sql`/* runners.take_turns */

@@ -14,18 +14,20 @@
  *
  * Invariant: a call begins after the call before it has ended (`turns.ts`).
  *
- * What can fail: a crash inside the engine ends it, and every later call fails with an error that says so.
+ * What can fail: a crash inside the engine, such as an overflow of its stack. The statement fails, the open transaction
+ * is gone, and another instance continues with what was committed (`instance.ts`). If that does not start, every later
+ * call fails with an error that says so.
  */
 import { setImmediate } from 'node:timers'
-import type { PGlite } from '@electric-sql/pglite'
 import { parsers } from '../parse.ts'
-import { preparedName, type Statement } from '../sql.ts'
-import { refuseWithoutFiles, startError } from './engine-files.ts'
+import { openPreparedShapes } from '../prepared.ts'
+import { identifier, preparedName, type Statement } from '../sql.ts'
+import { EngineCrash } from './instance.ts'
 import * as wire from './wire.ts'
 
 /** The way to PGlite. */
 export interface Link {
-  /** Sends one message, and returns the whole reply. */
+  /** Sends one message, and returns the whole reply. Rejects with `EngineCrash` if PGlite crashed and was replaced. */
   exchange(message: Buffer): Promise<Buffer>
   /** Begins the names of prepared statements, so that processes do not use those of each other. */
   readonly prefix: string
@@ -51,15 +53,10 @@ export interface Engine {
   command(text: string): Promise<string>
   copyOut(text: string): Promise<Buffer>
   copyIn(text: string, rows: string): Promise<void>
+  /** Until the engine stops. */
+  listen(channel: string): Promise<void>
   readonly isInTransaction: boolean
   stop(): Promise<void>
-}
-
-export interface PgliteData {
-  /** Where the data lives; undefined is in memory. */
-  dataDir: string | undefined
-  /** A tar file to begin with, if there is no data yet. Default: made by `initdb`. */
-  image?: Buffer | undefined
 }
 
 interface Prepared {
@@ -76,32 +73,6 @@ const discardPlans = wire.query('discard plans')
 const deallocateAll = wire.query('deallocate all')
 const noCopyData = wire.copyFail('COPY FROM STDIN needs rows: use copyIn')
 
-/** Starts PGlite in this process. */
-export async function startPglite({ dataDir, image }: PgliteData): Promise<Link> {
-  const { PGlite } = await import('@electric-sql/pglite')
-  await refuseWithoutFiles(PGlite)
-  const pglite = await PGlite.create({
-    ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
-    ...(image === undefined ? {} : { loadDataDir: new Blob([image], { type: 'application/x-tar' }) }),
-    startParams: [...PGlite.defaultStartParams, ...settings(dataDir)],
-  }).catch((error: unknown) => {
-    throw startError(error)
-  })
-  let work = 0
-  return {
-    exchange(message) {
-      work += 1 + message.length / 1000
-      return exchange(pglite, message)
-    },
-    prefix: '',
-    get work() {
-      return work
-    },
-    parserOf: oid => pglite.parsers[oid] as wire.Column['parse'],
-    stop: () => pglite.close(),
-  }
-}
-
 export async function openEngine(link: Link, onNotify: (channel: string, payload: string) => void): Promise<Engine> {
   const { messages, types } = await import('@electric-sql/pglite')
   const elements = new Map<number, number>()
@@ -114,24 +85,35 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
     return text => types.arrayParser(text, elementParser(element) ?? String, oid)
   }
   const makeError = (message: string, length: number) => new messages.DatabaseError(message, length, 'error')
+  const shapes = openPreparedShapes()
   const prepared = new Map<string, Prepared>()
+  const channels = new Set<string>()
   let status: wire.Status | undefined = 'I'
   let turnedAt = performance.now()
   let plannedAt = turnedAt
   let hasOutdated = false
   let generation = 0
   let hasDeallocated = false
+  let mustListen = false
 
   const send = async (message: readonly Buffer[], arrays = false, columns?: readonly wire.Column[]) => {
     if (status === undefined) throw new Error('The embedded engine has stopped. Close the store and open it again.')
-    const answer = await link.exchange(Buffer.concat(message))
+    const answer = await link.exchange(Buffer.concat(message)).catch(afterCrash)
     // First, because a parser may throw.
     status = wire.statusAfter(answer)
-    if (status === undefined)
-      throw new Error('The embedded engine stopped in the middle of a statement. Close the store and open it again.')
+    if (status === undefined) throw new Error('The reply of the embedded engine has no end.')
     const reply = wire.decodeReply(answer, { arrays, columns, parserOf, makeError })
     for (const { channel, payload } of reply.notifications) onNotify(channel, payload)
     return reply
+  }
+
+  /** Never returns: the statement has failed. Another instance continues, which knows no prepared statement. */
+  const afterCrash = (error: unknown): never => {
+    if (error instanceof EngineCrash) {
+      prepared.clear()
+      ;[status, hasOutdated, hasDeallocated, mustListen] = ['I', false, true, channels.size > 0]
+    }
+    throw error
   }
 
   /** Runs before each statement. */
@@ -148,6 +130,10 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
         elements.set(array, element)
     }
     if (hasOutdated) await deallocate()
+    if (mustListen && status === 'I') {
+      mustListen = false
+      for (const channel of channels) await send([listenTo(channel)])
+    }
     if (now - plannedAt < replanMs) return
     plannedAt = now
     await send([discardPlans])
@@ -171,6 +157,11 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
     return reply
   }
 
+  const sendUnprepared = (text: string, values: readonly unknown[], arrays: boolean): Promise<wire.Reply> => {
+    const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
+    return send([...opening, wire.execute, noCopyData, wire.sync], arrays)
+  }
+
   const sendPrepared = async (statement: Statement, arrays: boolean): Promise<wire.Reply> => {
     const known = prepared.get(statement.text)
     const name = known?.name ?? `${link.prefix}${preparedName(statement)}`
@@ -179,7 +170,11 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
     message.unshift(wire.parse(name, statement.text), wire.describe(name))
     const [oldest] = prepared.size < maxPrepared ? [] : prepared
     if (oldest !== undefined && prepared.delete(oldest[0])) message.unshift(wire.close(oldest[1].name))
-    const reply = await send(message, arrays)
+    const reply = await send(message, arrays).catch(error => {
+      // It may be prepared now, although its reply could not be read.
+      forgetPrepared()
+      throw error
+    })
     if (reply.isPrepared) prepared.set(statement.text, { name, columns: reply.columns })
     return reply
   }
@@ -192,12 +187,16 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
 
   return {
     startTurn(present) {
-      if (present !== generation) prepared.clear()
+      if (present === generation) return
       generation = present
+      prepared.clear()
+      // The other engine may have replaced a crashed instance, which had listened.
+      mustListen = channels.size > 0
     },
     endTurn: () => (hasOutdated && status === 'I' ? deallocate().then(closeTurn) : closeTurn()),
     async run(statement, arrays) {
       await prepare()
+      if (!shapes.keeps(statement)) return check(await sendUnprepared(statement.text, statement.values, arrays)).rows
       const wasIdle = status === 'I'
       const reply = await sendPrepared(statement, arrays)
       if (!isOutdated(reply.error?.code)) return check(reply).rows
@@ -208,8 +207,7 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
     },
     async query(text, values) {
       await prepare()
-      const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
-      return check(await send([...opening, wire.execute, noCopyData, wire.sync])).rows
+      return check(await sendUnprepared(text, values, false)).rows
     },
     async command(text) {
       await prepare()
@@ -223,6 +221,11 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
       await prepare()
       check(await send([wire.query(text), wire.copyData(rows), wire.copyDone]))
     },
+    async listen(channel) {
+      await prepare()
+      check(await send([listenTo(channel)]))
+      channels.add(channel)
+    },
     get isInTransaction() {
       return status === 'T' || status === 'E'
     },
@@ -233,45 +236,8 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
   }
 }
 
-/** An empty database as a tar file. */
-export async function makeImage(): Promise<Buffer> {
-  const { PGlite } = await import('@electric-sql/pglite')
-  const startParams = [...PGlite.defaultStartParams, ...settings(undefined)]
-  await refuseWithoutFiles(PGlite)
-  const pglite = await PGlite.create({ startParams })
-  try {
-    // So that an engine which starts from it has next to nothing to recover.
-    await pglite.exec('checkpoint')
-    return Buffer.from(await (await pglite.dumpDataDir('none')).arrayBuffer())
-  } finally {
-    await pglite.close()
-  }
-}
-
-/**
- * A new segment of the write-ahead log is not filled with zeros first: that stopped the thread for 60–100 ms, once per
- * 20,000 events. Freed segments are kept up to `max_wal_size`; `vacuum.ts` decides when they are freed.
- *
- * Buffers are zeroed at every start. With 64 MB instead of 128 an engine starts with 215 ms of a core instead of 300, and
- * reads and appends of 51,000 events in 5000 streams cost the same; with 32 MB it starts with 180, but reading them all,
- * which then means reading files, takes twice as long. In memory there are no files.
- */
-function settings(dataDir: string | undefined): string[] {
-  const given = [
-    'wal_init_zero=off',
-    'min_wal_size=32MB',
-    'max_wal_size=128MB',
-    `shared_buffers=${dataDir === undefined ? 32 : 64}MB`,
-  ]
-  return given.flatMap(setting => ['-c', setting])
-}
-
-async function exchange(pglite: PGlite, message: Buffer): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  // Neither file system needs the sync that PGlite does after each statement: both write at once.
-  const onRawData = (bytes: Uint8Array): void => void chunks.push(Buffer.from(bytes))
-  await pglite.execProtocolRawStream(message, { syncToFs: false, onRawData }).catch(() => {})
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
+function listenTo(channel: string): Buffer {
+  return wire.query(`listen ${identifier(channel).quoted}`)
 }
 
 /** The statement is no longer prepared, or its result has changed. Nothing of it has run. */

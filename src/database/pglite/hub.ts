@@ -24,6 +24,7 @@ import { tmpdir, userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Link } from './engine.ts'
 import { onFrames, protocol, readNumber, readObject, sendFrame, sendNumber, sendObject } from './frames.ts'
+import { EngineCrash } from './instance.ts'
 import type { Turns } from './turns.ts'
 import * as wire from './wire.ts'
 
@@ -107,6 +108,7 @@ function welcome(socket: Socket, prefix: string, parts: HubParts, guests: Set<Gu
   let endTurn: (() => void) | undefined
   let status: wire.Status | undefined = 'I'
   let hasPrepared = false
+  let hasCrashed = false
   let receivedAt = Date.now()
   // A guest sends its next message after the reply to the last: the chain only keeps the end behind what runs.
   let running: Promise<void> = Promise.resolve()
@@ -125,7 +127,11 @@ function welcome(socket: Socket, prefix: string, parts: HubParts, guests: Set<Gu
   const exchange = async (message: Buffer): Promise<void> => {
     if (endTurn === undefined) throw new Error('a message outside of a turn')
     hasPrepared = true
-    const reply = await link.exchange(message)
+    const reply = await link.exchange(message).catch((error: unknown) => {
+      if (!(error instanceof EngineCrash)) throw error
+      hasCrashed = true
+      return wire.errorReply(error.code, error.message)
+    })
     status = wire.statusAfter(reply)
     sendFrame(socket, 'data', reply)
   }
@@ -133,7 +139,9 @@ function welcome(socket: Socket, prefix: string, parts: HubParts, guests: Set<Gu
     if (endTurn === undefined) return
     if (status !== 'I') await link.exchange(wire.query('rollback'))
     status = 'I'
-    shared.generation = generation
+    // After a crash nothing is prepared, for any process.
+    shared.generation = generation + (hasCrashed ? 1 : 0)
+    hasCrashed = false
     release()
   }
   const release = (): void => {

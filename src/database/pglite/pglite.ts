@@ -21,7 +21,7 @@ import { abortable } from '../../core/abort.ts'
 import { type Clock, systemClock } from '../../core/clock.ts'
 import { StoreClosed } from '../../core/errors.ts'
 import type { Database, DatabaseFiles, Listener, Transaction, TransactionOptions } from '../database.ts'
-import { identifier, type Statement } from '../sql.ts'
+import type { Statement } from '../sql.ts'
 import { toRillflowError } from '../sqlstate.ts'
 import { refuseInside, runOutside } from '../transaction.ts'
 import type { Engine } from './engine.ts'
@@ -78,7 +78,7 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
       if (opening.isGone) {
         opening = await open()
         await opening.begin()
-        for (const channel of notifications.channels()) await listenOn(opening, channel)
+        for (const channel of notifications.channels()) await opening.engine.listen(channel)
         return opening
       }
       try {
@@ -177,7 +177,7 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
       }),
     listen(channel, onNotify) {
       refuseInside(database, 'listen')
-      return notifications.listen(channel, onNotify, () => inTurn('listen', engine => listenOn({ engine }, channel)))
+      return notifications.listen(channel, onNotify, () => inTurn('listen', engine => engine.listen(channel)))
     },
     refuseInsideTransaction: call => refuseInside(database, call),
     async close(closeMs) {
@@ -187,10 +187,6 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
     },
   }
   return database
-}
-
-async function listenOn({ engine }: { readonly engine: Engine }, channel: string): Promise<void> {
-  await engine.command(`listen ${identifier(channel).quoted}`)
 }
 
 interface Notifications {

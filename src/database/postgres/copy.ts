@@ -8,6 +8,7 @@ import { once } from 'node:events'
 import { finished } from 'node:stream/promises'
 import type pg from 'pg'
 import { deferred } from '../../core/abort.ts'
+import { maxRowBytes, rowTooLarge } from '../sqlstate.ts'
 import { noAnswer } from './pool.ts'
 
 /** Rejects with `ConnectionLost` if nothing arrives for `timeoutMs`. */
@@ -60,6 +61,7 @@ function copyOut(text: string): CopyOut {
       // Copied at once: the driver uses the memory of the chunk again.
       chunk.copy(rows, length)
       length += chunk.length
+      if (length > maxRowBytes) query.handleError(rowTooLarge())
     },
     handleError(error: Error) {
       query.callback?.()
@@ -79,9 +81,13 @@ export async function copyFromText(client: pg.ClientBase, text: string, rows: st
   const stream = client.query(from(text))
   const done = finished(stream)
   done.catch(() => {})
-  // In slices, so that the socket's buffer does not hold a copy of the whole page.
-  for (let at = 0; at < rows.length && !stream.destroyed; at += 65_536)
-    if (!stream.write(rows.slice(at, at + 65_536))) await Promise.race([once(stream, 'drain'), done])
+  // In slices, so that the socket's buffer does not hold a copy of the whole page. Of bytes: a slice of the text could end
+  // between the two halves of a character.
+  const bytes = Buffer.from(rows)
+  for (let at = 0; at < bytes.length && !stream.destroyed; at += sliceBytes)
+    if (!stream.write(bytes.subarray(at, at + sliceBytes))) await Promise.race([once(stream, 'drain'), done])
   stream.end()
   await done
 }
+
+const sliceBytes = 65_536

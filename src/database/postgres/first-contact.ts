@@ -41,7 +41,7 @@ export async function firstContact(
 async function examine(client: pg.PoolClient, timeoutMs: number): Promise<Contact> {
   const command = (text: string) => client.query({ text, query_timeout: timeoutMs } as pg.QueryConfig)
   await command('begin')
-  const { rows } = await send(client, factsStatement(), { prepare: false, arrays: false, timeoutMs })
+  const { rows } = await send(client, factsStatement(), { shapes: undefined, arrays: false, timeoutMs })
   await command('rollback')
   const facts = rows?.[0] as ServerFacts | undefined
   if (facts === undefined) throw refusedPool('does not answer a query with its rows')

@@ -14,8 +14,10 @@ import { abortable, abortError, sleep } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import { ConnectionLost } from '../errors.ts'
-import { isServerFull, type Target, toConnectError } from '../sqlstate.ts'
+import { isServerFull, queryCancelled, type Target, toConnectError } from '../sqlstate.ts'
+import { cancelStatement } from './cancel.ts'
 import type { PgPool, PostgresOptions } from './postgres.ts'
+import { measureReplies } from './replies.ts'
 import { connectionString } from './target.ts'
 
 export interface Pool {
@@ -39,6 +41,7 @@ export interface PoolOptions {
   readonly connectTimeoutMs: number
   /** How long an idle connection may take to answer before it counts as silent. */
   readonly testMs: number
+  readonly answerTimeoutMs: number
 }
 
 const fullBackoff: Backoff = { baseMs: 50, factor: 2, maxMs: 1_000, jitter: 0.5 }
@@ -67,9 +70,7 @@ export function ownPool(driver: typeof pg, options: PostgresOptions, given: Pool
     keepAliveInitialDelayMillis: 10_000,
     application_name: 'rillflow',
     ...(options.ssl === undefined ? {} : { ssl: options.ssl }),
-    ...(options.prepare === false
-      ? {}
-      : { onConnect: (client: pg.ClientBase) => noticeDeadClients(client, given.connectTimeoutMs) }),
+    ...(options.prepare === false ? {} : { onConnect: (client: pg.ClientBase) => limitSession(client, given) }),
   } as pg.PoolConfig)
   // An idle connection that is lost is replaced on the next use. Without a listener its error would end the process.
   pool.on('error', () => {})
@@ -95,7 +96,9 @@ function wrap(
     for (let tries = 1; ; tries++) {
       if (signal?.aborted) throw abortError(signal)
       try {
-        return inText(await connectOnce(pool, signal))
+        const client = inText(await connectOnce(pool, signal))
+        measureReplies(client)
+        return client
       } catch (error) {
         const waitMs = delay(fullBackoff, tries)
         if (!isServerFull(error)) throw error
@@ -126,6 +129,11 @@ function wrap(
         client.release()
         return result
       } catch (error) {
+        if (isSilence(error) && (await cancelStatement(client))) {
+          client.off?.('error', ignore)
+          client.release()
+          throw cancelled()
+        }
         client.release(error as Error)
         throw error
       }
@@ -213,20 +221,37 @@ function trackedClient(driver: typeof pg, clients: Set<pg.Client>): typeof pg.Cl
   }
 }
 
-/** Makes the server notice within half a minute that this machine cannot be reached, and free the locks of its sessions. */
-async function noticeDeadClients(client: pg.ClientBase, timeoutMs: number): Promise<void> {
+/**
+ * Makes the server notice within half a minute that this machine cannot be reached, and free the locks of its sessions; and
+ * end statements whose answer no one awaits any longer. Its limit is the later one, so that ours decides.
+ */
+async function limitSession(client: pg.ClientBase, { connectTimeoutMs, answerTimeoutMs }: PoolOptions): Promise<void> {
   const text = `
     select
       set_config('tcp_keepalives_idle', '10', false),
       set_config('tcp_keepalives_interval', '5', false),
-      set_config('tcp_keepalives_count', '3', false)`
+      set_config('tcp_keepalives_count', '3', false),
+      set_config('statement_timeout', '${sessionTimeout(answerTimeoutMs)}', false)`
   // The pool's own limit covers only the connecting.
-  await client.query({ text, query_timeout: timeoutMs } as pg.QueryConfig)
+  const send = (text: string) => client.query({ text, query_timeout: connectTimeoutMs } as pg.QueryConfig)
+  await send(text)
+  // Not every system that a server runs on can notice it.
+  await send(`select set_config('client_connection_check_interval', '5s', false)`).catch(ignore)
+}
+
+/** The limit of our own sessions for a statement that we give up after `answerTimeoutMs`. */
+export function sessionTimeout(answerTimeoutMs: number): string {
+  return `${answerTimeoutMs + 1_000}ms`
 }
 
 /** The error of a statement of ours that got no answer in time. */
 export function noAnswer(label: string, timeoutMs: number): Error {
   return new ConnectionLost({ reason: `no answer to ${label} within ${timeoutMs} ms` })
+}
+
+/** The error of a statement that was given up, and that the server has ended: nothing of it took effect. */
+function cancelled(): Error {
+  return Object.assign(new Error('it took longer than its time limit'), { code: queryCancelled })
 }
 
 /** Whether the driver gave a statement up because no answer came. */

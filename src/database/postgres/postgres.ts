@@ -12,13 +12,14 @@
 import type pg from 'pg'
 import { InvalidOption, isRillflowError, StoreClosed } from '../../core/errors.ts'
 import type { Database, Listener, Transaction, TransactionOptions } from '../database.ts'
+import { openPreparedShapes } from '../prepared.ts'
 import { type Statement, sql } from '../sql.ts'
 import { toRillflowError } from '../sqlstate.ts'
 import { refuseInside } from '../transaction.ts'
 import { copyToBuffer } from './copy.ts'
 import { firstContact } from './first-contact.ts'
 import { listenPostgres } from './listen.ts'
-import { foreignPool, isSilence, noAnswer, ownPool, type Pool } from './pool.ts'
+import { foreignPool, isSilence, noAnswer, ownPool, type Pool, sessionTimeout } from './pool.ts'
 import { driverTypes, openRunningCalls, send } from './query.ts'
 import { checkUrl, connectionString, describeTarget } from './target.ts'
 import { runPostgresTransaction } from './transaction.ts'
@@ -66,9 +67,12 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const connectTimeoutMs = options.connectTimeoutMs ?? 10_000
   const timeoutMs = options.answerTimeoutMs ?? 60_000
   const target = describeTarget((options.pool ?? {}) as { options?: pg.PoolConfig }, url)
-  const limits = { target, connectTimeoutMs, testMs: Math.min(timeoutMs, 5_000) }
+  const testMs = Math.min(timeoutMs, 5_000)
+  const limits = { target, connectTimeoutMs, testMs, answerTimeoutMs: timeoutMs }
   const pool = options.pool === undefined ? ownPool(driver, options, limits) : foreignPool(options.pool, limits)
-  const prepare = options.prepare ?? true
+  const shapes = options.prepare === false ? undefined : openPreparedShapes()
+  // Behind a pooler, and on a pool of the user, a session is not ours to set.
+  const isLimited = !isForeign && shapes !== undefined
   const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000
   const types = driverTypes(driver)
 
@@ -93,13 +97,23 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     if (isClosed) throw new StoreClosed({})
     if (!isReadCommitted && statement.alone === undefined)
       return database.transaction(tx => (arrays ? tx.runArrays(statement) : tx.run(statement)))
-    const limitMs = statement.alone?.timeoutMs ?? timeoutMs
-    const sending = { prepare, arrays, timeoutMs: limitMs }
+    const limitMs = statement.alone?.timeoutMs ?? Math.min(statement.budgetMs ?? timeoutMs, timeoutMs)
+    const sending = { shapes, arrays, timeoutMs: limitMs }
     try {
-      return (await calls.track(() => pool.use(client => send(client, statement, sending)))).rows
+      return (await calls.track(() => pool.use(client => sendAlone(client, statement, sending)))).rows
     } catch (error) {
       throw isSilence(error) ? lostBySilence(statement.label, limitMs) : toRillflowError(error, statement.label)
     }
+  }
+
+  /** A statement that may take longer than others raises the limit of its session for its own time. */
+  const sendAlone: typeof send = async (client, statement, sending) => {
+    if (statement.alone === undefined || !isLimited) return send(client, statement, sending)
+    const limit = (ms: number) => client.query({ text: `set statement_timeout = '${sessionTimeout(ms)}'` })
+    await limit(statement.alone.timeoutMs)
+    const answer = await send(client, statement, sending)
+    await limit(timeoutMs)
+    return answer
   }
 
   /** Reads again after silence: nothing can have changed, and the silent connections are closed. */
@@ -131,7 +145,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       database.refuseInsideTransaction('transaction')
       if (isClosed) throw new StoreClosed({})
       const timeoutMs = given.timeoutMs ?? transactionTimeoutMs
-      const parts = { database, pool, types, prepare, openTransactions, lostBySilence }
+      const parts = { database, pool, types, shapes, openTransactions, lostBySilence }
       return calls.track(() => runPostgresTransaction(parts, work, { ...given, timeoutMs }))
     },
     async copyOut(text) {

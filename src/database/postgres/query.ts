@@ -2,6 +2,7 @@
 import type pg from 'pg'
 import { type Deferred, deferred } from '../../core/abort.ts'
 import { ownParser, parsers } from '../parse.ts'
+import type { PreparedShapes } from '../prepared.ts'
 import { preparedName, type Statement } from '../sql.ts'
 
 export interface DriverTypes {
@@ -22,19 +23,20 @@ export function driverTypes(driver: typeof pg): DriverTypes {
 }
 
 export interface SendOptions {
-  readonly prepare: boolean
+  /** Which statements are prepared; undefined: none. */
+  readonly shapes: PreparedShapes | undefined
   readonly arrays: boolean
   readonly timeoutMs?: number | undefined
 }
 
-/** Sends on a connection, prepared under a name if `prepare` is true. */
+/** Sends on a connection, prepared under a name if it is one of `shapes`. */
 export function send(
   client: { query(query: pg.QueryConfig): Promise<pg.QueryResult> },
   statement: Statement,
-  { prepare, arrays, timeoutMs }: SendOptions,
+  { shapes, arrays, timeoutMs }: SendOptions,
 ): Promise<pg.QueryResult> {
   const query: Record<string, unknown> = { text: statement.text, values: statement.values, types: ownTypes }
-  if (prepare && statement.unprepared !== true) query.name = preparedName(statement)
+  if (shapes?.keeps(statement) === true) query.name = preparedName(statement)
   if (arrays) query.rowMode = 'array'
   if (timeoutMs !== undefined) query.query_timeout = timeoutMs
   return client.query(query as unknown as pg.QueryConfig)

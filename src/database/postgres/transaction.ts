@@ -13,9 +13,11 @@ import { InvalidOption } from '../../core/errors.ts'
 import { describe } from '../../core/options.ts'
 import type { Database, Transaction, TransactionOptions } from '../database.ts'
 import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../errors.ts'
+import type { PreparedShapes } from '../prepared.ts'
 import { identifier, type Statement, sql } from '../sql.ts'
 import { isConnectionLost, toRillflowError } from '../sqlstate.ts'
 import { assertOpen, type OpenTransaction, runInside } from '../transaction.ts'
+import { cancelStatement } from './cancel.ts'
 import { copyFromText } from './copy.ts'
 import { isSilence, type Pool } from './pool.ts'
 import { type DriverTypes, send } from './query.ts'
@@ -24,7 +26,7 @@ export interface TransactionParts {
   readonly database: Database
   readonly pool: Pool
   readonly types: DriverTypes
-  readonly prepare: boolean
+  readonly shapes: PreparedShapes | undefined
   /** Revokes each open transaction when the database closes. */
   readonly openTransactions: Set<(error: Error) => void>
   /** The error of a statement of ours that got no answer. */
@@ -94,7 +96,7 @@ function transactionOn(
   begun: Promise<void>,
   hooks: (() => void)[],
 ): Transaction {
-  const options = { prepare: parts.prepare }
+  const options = { shapes: parts.shapes }
   let depth = 0
   const runStatement = async (statement: Statement, arrays: boolean): Promise<unknown[]> => {
     assertOpen(state)
@@ -167,7 +169,7 @@ async function begin(connection: Connection, options: TransactionOptions & { tim
       set_config('statement_timeout', ${limit}::text, true),
       set_config('lock_timeout', coalesce(${lock}::text, current_setting('lock_timeout')), true)`
   if (!connection.pipelines) await opening
-  const limiting = connection.track(send(connection.client, limits, { prepare: false, arrays: false }), limits.label)
+  const limiting = connection.track(send(connection.client, limits, { shapes: undefined, arrays: false }), limits.label)
   const both = Promise.all([opening, limiting]).then(() => {})
   both.catch(() => {})
   if (!connection.pipelines) await both
@@ -253,8 +255,9 @@ function pipelinedConnection(client: pg.PoolClient, onLost: (error: Error) => vo
     },
     release,
     async abandon(error) {
-      // A running statement would make the rollback wait, so the connection is closed, and the transaction with it.
+      // A running statement would make the rollback wait, so it is ended, and the connection is closed with its transaction.
       if (pending.size > 0 || isConnectionLost(error)) {
+        if (pending.size > 0 && !isConnectionLost(error)) await cancelStatement(client)
         if (pipelines) switchable.pipeline = false
         return release(error instanceof Error ? error : true)
       }
