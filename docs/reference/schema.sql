@@ -485,8 +485,23 @@ create table "rillflow"."workflow_counters" (
   primary key (owner, name)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
+create table "rillflow"."audit" (
+  started_at timestamptz not null,
+  ended_at timestamptz,
+  id uuid primary key,
+  actor text collate "C" not null,
+  action text collate "C" not null,
+  target text collate "C",
+  outcome text not null default 'running',
+  parameters jsonb not null default '{}',
+  result jsonb,
+  error jsonb
+);
+
+create index audit_started_at on "rillflow"."audit" (started_at, id);
+
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '650c587c014eadacc7d6d2dd450b39c9ba1b2f5e11d214d0df8b024919b58941', true);
+values (1, 'baseline', 'f0afe1adc2bd5f7bc25f1da2ae25045e1c774fa91a189fff0e5cb41be0116160', true);
 
 -- function clock
 

@@ -9,6 +9,7 @@ import type { Log } from '../events/log.ts'
 import type { Family } from '../telemetry/metrics.ts'
 import { contentType, type MetricSource, renderMetrics } from '../telemetry/prometheus.ts'
 import { openAccess } from './access.ts'
+import { limitConnections } from './connections.ts'
 import { answerDeadline, openHealthCheck, type Reason } from './health.ts'
 import type { ServerOptions, ServerSource, StoreServer } from './server.ts'
 import { gauge, readStoredMetrics, type StoredMetrics } from './stored-metrics.ts'
@@ -23,7 +24,7 @@ const limits = {
   headersTimeout: 5_000,
   requestTimeout: 10_000,
   keepAliveTimeout: 5_000,
-  // Node's default is 30 s, during which a hundred slow clients would keep out the probes.
+  // Node's default is 30 s.
   connectionsCheckingInterval: 1_000,
 }
 const maxConnections = 100
@@ -96,7 +97,7 @@ export async function startHttpServer(
       })
       .then(given => send(request, response, given))
   })
-  server.maxConnections = maxConnections
+  limitConnections(server, maxConnections)
   await listen(server, port, host)
   const bound = (server.address() as AddressInfo).port
   const close = once(() => stop(server))

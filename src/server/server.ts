@@ -18,8 +18,9 @@
  *   statements. One request waits at most 5 s for all databases together. A database that did not answer before is asked
  *   last, so it does not keep the metrics of others from being shown.
  * - Requests are small and quick: no bodies, 8 KiB of headers, 10 s, 100 connections. Only GET and HEAD are answered.
+ *   A new connection takes the place of the oldest idle one, so patient clients do not keep probes out.
  *
- * Of a store with tenants, those that this process has used are watched, the first 100: metrics have the label `tenant`,
+ * Of a store with tenants, those that this process has used and found are watched, the first 100: metrics have the label `tenant`,
  * and the store is ready if all of them are.
  *
  * What can fail: a port that is in use (`InvalidOption`). Without a database `/metrics` has the metrics of this
