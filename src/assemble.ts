@@ -137,7 +137,11 @@ export function assemble<M extends EventMap>(
   )
   const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
-  const servers = openServers(() => [{ log, schema }])
+  const servers = openServers(() => [{ log, schema }], {
+    engine: database.engine,
+    tenants: undefined,
+    open: () => ({ store: store as unknown as Store, source: { log, schema } }),
+  })
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -201,6 +205,7 @@ export function assemble<M extends EventMap>(
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,
+    http: servers.http,
     async trace(work, given) {
       const { recordTrace } = await import('./telemetry/breadcrumbs.ts')
       return recordTrace(schemaName, work, given)

@@ -35,7 +35,13 @@ import type { Projection } from './projections/projection.ts'
 import type { Projections } from './projections/projections.ts'
 import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
-import { openServers, type ServerOptions, type StoreServer } from './server/server.ts'
+import {
+  type HttpHandler,
+  type HttpOptions,
+  openServers,
+  type ServerOptions,
+  type StoreServer,
+} from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import type { Subscription } from './subscriptions/subscription.ts'
@@ -195,8 +201,13 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   backup(options: BackupOptions): Promise<BackupResult>
   /** The store's counters since it was opened. */
   metrics(): Record<Counter, number>
-  /** Starts an HTTP server with `/health/live`, `/health/ready` and `/metrics`. It closes with the store. */
+  /**
+   * Starts an HTTP server with `/health/live`, `/health/ready` and `/metrics`; with `console: true` also the API and the
+   * console. It closes with the store.
+   */
   server(options: ServerOptions): Promise<StoreServer>
+  /** The same as a function from a request to its response, for the server of your framework. */
+  http(options: HttpOptions): Promise<HttpHandler>
   /**
    * For development: runs `work` and returns its reads and writes, with the consumers and handlers that ran because of
    * them.
@@ -355,16 +366,26 @@ async function openTenanted<M extends EventMap>(
     },
   })
   const { tenant, tenants, engine } = tenancies
-  const servers = openServers(tenancies.instances)
+  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
+  const servers = openServers(tenancies.instances, {
+    engine,
+    tenants,
+    open(name) {
+      if (name === undefined) return { store: current as unknown as Store, source: undefined }
+      const store = tenant(name)
+      const instance = tenancies.instances().find(each => each.tenant === name)!
+      return { store: store as unknown as Store, source: instance }
+    },
+  })
   const close = once(async () => {
     await servers.close()
     await tenancies.close(options.closeMs ?? 5000)
   })
-  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
   return Object.assign(current, {
     ...{ engine, tenant, tenants, close, [Symbol.asyncDispose]: close, metrics: () => telemetry.counters() },
     start: tenancies.start,
     server: servers.start,
+    http: servers.http,
     session(given: SessionOptions & { tenant?: string | undefined } = {}) {
       const { tenant: named, ...rest } = given
       const name = named ?? options.tenant?.()
