@@ -33,7 +33,7 @@ export interface Authorized {
 export interface AccessOptions {
   /** Sent as `Authorization: Bearer …`, or exchanged for a cookie by the console. */
   token?: string | undefined
-  /** The names that requests may be sent to, besides those of this machine: `ops.shop.example`. */
+  /** The names that requests may be sent to, in addition to those of this machine: `ops.shop.example`. */
   hosts?: readonly string[] | undefined
   /** Decides about each request: returns its sender, or undefined to refuse it. */
   authorize?: ((request: Request) => Authorized | undefined | Promise<Authorized | undefined>) | undefined
@@ -55,7 +55,7 @@ export interface Arrival {
 export interface Access {
   /** Refuses a request by its host, its origin and its content type. */
   check(arrival: Arrival): void
-  /** Undefined if nothing says who sent it. */
+  /** Undefined if its sender is not known. */
   identify(arrival: Arrival): Promise<Identity | undefined>
   /** Exchanges a token for a cookie. */
   logIn(arrival: Arrival, given: { token: string; name: string | undefined }): { session: Session; cookie: string }

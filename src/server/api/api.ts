@@ -106,7 +106,7 @@ export function openApi(parts: ApiParts): Api {
     parts.access.check(arrival)
     if (request.method !== 'GET' && request.method !== 'HEAD') checkContentType(request)
     const identity = await parts.access.identify(arrival)
-    if (each.role === 'open') return identity ?? { name: 'nobody', role: 'watch', by: 'loopback' }
+    if (each.role === 'open') return identity ?? { name: 'anonymous', role: 'watch', by: 'loopback' }
     if (identity === undefined)
       throw new RequestRefused(401, 'unauthenticated', 'Send the token in the header "Authorization: Bearer …".', {
         'www-authenticate': 'Bearer',

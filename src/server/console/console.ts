@@ -18,7 +18,7 @@ import type { Assets } from './assets.ts'
 export interface Boot {
   /** `''` or `/admin/rillflow`: all addresses of the program begin with it. */
   readonly base: string
-  /** Undefined: nobody is logged in. */
+  /** Undefined if the sender is not known yet. */
   readonly name: string | undefined
   readonly role: Identity['role'] | undefined
   /** Whether a token can be exchanged for a session. */
