@@ -10,6 +10,7 @@ import type { Aggregate } from './aggregates/aggregate.ts'
 import type { Repository } from './aggregates/repository.ts'
 import type { Snapshotter } from './aggregates/snapshotter.ts'
 import { type AssembleOptions, assemble } from './assemble.ts'
+import type { Audit } from './audit/audit.ts'
 import type { ConsumerAdministration } from './consumers/administration.ts'
 import type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 import type { Processor } from './consumers/processor.ts'
@@ -98,6 +99,8 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   retention?: RetentionOptions | undefined
   /** How long `close` waits for running work. Default 5000. */
   closeMs?: number | undefined
+  /** The name of the operator for the audit, unless `store.audit.withActor` gives one. Default: the user of the system and the host. */
+  actor?: string | undefined
   clock?: Clock | undefined
   ids?: Ids | undefined
   /**
@@ -187,6 +190,8 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly consumers: ConsumerAdministration
   /** Events that failed for good, of consumers and of handlers. */
   readonly deadLetters: DeadLetters
+  /** What operators did: each pause, reset, retry, cancellation, …, with its actor, time and outcome. */
+  readonly audit: Audit
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
@@ -267,7 +272,16 @@ export const storeOptionNames: readonly string[] = optionNames<StoreOptions>({
   ...{ answerTimeoutMs: true, transactionTimeoutMs: true, slowStatementMs: true, explainSlow: true, closeMs: true },
   ...{ maxEventBytes: true, maxDocumentBytes: true, validateOnRead: true, pollMs: true, resendMs: true },
   ...{ maxQueuedAppends: true, workflows: true, retention: true, sessionDefaults: true },
-  ...{ clock: true, ids: true, logger: true, events: true, upcasters: true, aggregates: true, collections: true },
+  ...{
+    actor: true,
+    clock: true,
+    ids: true,
+    logger: true,
+    events: true,
+    upcasters: true,
+    aggregates: true,
+    collections: true,
+  },
   ...{ projections: true, processors: true, subscriptions: true, handlers: true, joins: true, undos: true },
   ...{ schedules: true, register: true, tenancy: true, tenant: true, tenantPrefix: true },
 })
@@ -409,6 +423,6 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 const tenantMembers = [
   ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register', 'projections'] as const),
   ...(['aggregates', 'snapshots', 'handle', 'decide'] as const),
-  ...(['subscribe', 'subscriptions', 'workflows', 'runners', 'consumers', 'deadLetters'] as const),
+  ...(['subscribe', 'subscriptions', 'workflows', 'runners', 'consumers', 'deadLetters', 'audit'] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

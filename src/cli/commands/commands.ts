@@ -53,6 +53,7 @@ const commands: Commands = {
     'Runners, which run consumers and handlers, in all processes',
     async () => (await import('./runners.ts')).runners,
   ),
+  audit: noun('The audit: what operators did', async () => (await import('./audit.ts')).audit),
   schema: noun('The database schema of the store', async () => (await import('./schema.ts')).schema),
   health: noun('Health checks for probes', async () => (await import('./schema.ts')).health),
   tenants: noun('The tenants of a store that has tenants', async () => (await import('./tenants.ts')).tenants),
