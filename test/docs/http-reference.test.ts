@@ -6,7 +6,7 @@ import { root } from '../../src/cli/commands/commands.ts'
 import { openApiDocument } from '../../src/server/api/openapi.ts'
 import { routes } from '../../src/server/api/routes/routes.ts'
 import { expectFile } from '../schema/generated-file.ts'
-import { httpReference } from './http-reference.ts'
+import { exampleOf, httpReference } from './http-reference.ts'
 
 test('docs/reference/http-api.md is generated from the table of routes', () => {
   expectFile('docs/reference/http-api.md', httpReference(routes), 'test/docs')

@@ -10,7 +10,7 @@ export function httpReference(routes: readonly Route[]): string {
     noun => [noun, routes.filter(each => nounOf(each) === noun)] as const,
   )
   const parts = nouns.map(([noun, own]) => [`## ${noun}`, ...own.map(each => routeText(each, answers))].join('\n\n'))
-  return [introduction, ...parts, errors()].join('\n\n') + '\n'
+  return `${[introduction, ...parts, errors()].join('\n\n')}\n`
 }
 
 const introduction = `# The HTTP API
@@ -36,9 +36,14 @@ function routeText({ key, summary, role, query, body, status, cli }: Route, answ
     `${summary}. Role: ${role}. Answer: ${status === 200 ? '' : `${status}, `}\`${answer}\`.`,
     ...fieldList('Parameters', query),
     ...(body === undefined ? [] : fieldList('Body', body)),
-    ...(cli === undefined ? [] : [`On the command line: \`${cli}\``]),
+    ...(cli === undefined ? [] : [`On the command line: \`${exampleOf(cli)}\``]),
   ]
   return lines.join('\n\n')
+}
+
+/** A line with values in the place of its parameters, where a word would not be understood. */
+export function exampleOf(cli: string): string {
+  return cli.replaceAll(/\{(position|version|partitions|maxInFlight)\}/g, '1').replaceAll('{data}', "'{}'")
 }
 
 function fieldList(title: string, fields: Fields): string[] {

@@ -41,7 +41,7 @@ test('an event that nothing runs for is explained, with the line that mends it',
   expect(found).toContainEqual(['charge', 'waiting', 'dispatcherBehind', 'rillflow run'])
 })
 
-test('a paused projection, a dead letter and a handler that waits are told apart', async () => {
+test('a paused projection, a dead letter and a handler that waits have different verdicts', async () => {
   const { store } = await openShop({ projections: [orders], processors: [failing], handlers: [charge] })
   await store.consumers.pause(orders)
   await using _ = await store.start()
