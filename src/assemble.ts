@@ -14,7 +14,7 @@ import { uuidv7Ids } from './core/id.ts'
 import { newId } from './core/name.ts'
 import { openServices } from './core/service.ts'
 import type { Database } from './database/database.ts'
-import { parsers } from './database/parse.ts'
+import { ownParser } from './database/parse.ts'
 import {
   type AnyTransaction,
   foreignExecutor,
@@ -55,10 +55,13 @@ import { importStore } from './transfer/export/import.ts'
 import { examine } from './upkeep/doctor/doctor.ts'
 import { explain } from './upkeep/explain/explain.ts'
 import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
-import { isWorkflowKind, openWorkflows } from './workflows/workflows.ts'
+import { isWorkflowKind, openWorkflows, type WorkflowRegistry } from './workflows/workflows.ts'
 
 export interface Assembled<M extends EventMap>
-  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {}
+  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {
+  /** Does everything that handlers and schedules can do now, in this process, without a runner. */
+  readonly runHandlers: WorkflowRegistry<M>['runUntilIdle']
+}
 
 export interface AssembleOptions<M extends EventMap> extends StoreOptions<M> {
   /** False: registering a definition makes it known here and writes nothing. */
@@ -131,7 +134,12 @@ export function assemble<M extends EventMap>(
     isCollection: collections.has,
   })
   const states = openStates(log)
-  const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
+  const sessionParts = {
+    ...parts,
+    cacheOf: aggregates.cacheOf,
+    turns: aggregates.turns,
+    collectionOf: collections.find,
+  }
   const sessions = openSessions(sessionParts, options.sessionDefaults)
 
   const upkeepInBackground: Runnable = {
@@ -147,10 +155,10 @@ export function assemble<M extends EventMap>(
   )
   const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
-  const servers = openServers(() => [{ log, schema }], {
+  const servers = openServers(() => [{ log, schema, consumers }], {
     engine: database.engine,
     tenants: undefined,
-    open: () => ({ store: store as unknown as Store, source: { log, schema } }),
+    open: () => ({ store: store as unknown as Store, source: { log, schema, consumers } }),
   })
   const close = once(async () => {
     const until = performance.now() + closeMs
@@ -233,7 +241,7 @@ export function assemble<M extends EventMap>(
       return manifest
     },
     upkeep: recorded('store', { upkeep: upkeep.run }, { upkeep: [] }).upkeep,
-    doctor: given => examine({ log, schema }, given),
+    doctor: given => examine({ log, schema, consumers }, given),
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,
@@ -246,7 +254,7 @@ export function assemble<M extends EventMap>(
     [Symbol.asyncDispose]: close,
   }
   const run = { start: runners.start, startUpkeep: () => upkeep.start(everyMs) }
-  return { store, schema, tables, log, wake, audit, consumers, ...run, close }
+  return { store, schema, tables, log, wake, audit, consumers, runHandlers: workflows.runUntilIdle, ...run, close }
 }
 
 /** The calls that operators make, with the names of their arguments. */
@@ -255,7 +263,7 @@ const operatorVerbs = {
   projections: { rebuild: ['projection'], switch: ['projection'] },
   subscriptions: { setMaxInFlight: ['subscription', 'maxInFlight'], repartition: ['subscription', 'partitions'] },
   handlers: { pause: ['handler'], resume: ['handler'], retire: ['handler'] },
-  executions: { resume: ['execution'] },
+  executions: { resume: ['execution'], reject: ['execution'] },
   lanes: { unpark: ['handler'] },
   schedules: { pause: ['schedule'], resume: ['schedule'], trigger: ['schedule'], delete: ['schedule'] },
   runners: { promote: ['runner'], demote: ['runner'] },
@@ -269,9 +277,8 @@ const operatorVerbs = {
   },
 } as const
 
-const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
+const foreignTypes = { getTypeParser: (oid: number) => ownParser(oid) }
 
 function schemasOf(events: EventDefinitions | undefined): Log['schemas'] {
-  const given = Object.entries(events?.schemas ?? {})
-  return new Map(given.flatMap(([type, schema]) => (schema === undefined ? [] : [[type, schema]])))
+  return new Map(Object.entries(events?.schemas ?? {}))
 }

@@ -24,6 +24,7 @@ import { beyondHead, type Consumer, ensureConsumer } from './consumer.ts'
 import type { Consumers } from './consumers.ts'
 import { ConsumerNotFound } from './errors.ts'
 import * as operator from './operator.ts'
+import { removeConsumers } from './remove.ts'
 import { readRows } from './row-names.ts'
 import { follow } from './run/follow.ts'
 import { type RunOptions, type RunResult, runOnce, runUntilIdle } from './run/run.ts'
@@ -44,6 +45,11 @@ export interface GroupOption {
   group?: string | undefined
 }
 
+export interface RemoveConsumerOptions extends GroupOption {
+  /** Also drop the tables of a projection. Default false. */
+  dropTables?: boolean | undefined
+}
+
 export interface ConsumerAdministration {
   /** Those of all processes, by name: also those that only the database knows. */
   list(options?: ListConsumersOptions): Promise<Page<ConsumerStatus>>
@@ -54,8 +60,8 @@ export interface ConsumerAdministration {
   resume(consumer: Named, options?: GroupOption): Promise<void>
   /** Moves the checkpoint only: events after it come again, and a read model may count them twice. */
   reset(consumer: Named, position: number, options?: GroupOption): Promise<void>
-  /** Deletes the checkpoint and the dead letters. A read model, and its tables, stay. */
-  remove(consumer: Named, options?: GroupOption): Promise<void>
+  /** Deletes the checkpoint and the dead letters. Its tables stay, unless `dropTables` says otherwise. */
+  remove(consumer: Named, options?: RemoveConsumerOptions): Promise<void>
   /** Resolves when it has applied a position: how to read your own writes. */
   waitFor(consumer: Named, position: number, options?: WaitForOptions): Promise<void>
   /** One batch, in this process; of a subscription, the settled events. The result has the error of a failure. */
@@ -116,7 +122,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
     remove: (of, options = {}) =>
       change(of, options, async (rows, tx, isDivided) => {
         if (isDivided) await consumers.divided?.forget(rows, tx)
-        await operator.remove(log, rows, tx)
+        await removeConsumers(log, rows, tx, options)
       }),
     waitFor: async (of, position, options) => waitForConsumer(consumers, nameOf(of), position, options),
     async runOnce(of, options = {}) {
@@ -128,10 +134,12 @@ export function openAdministration({ consumers, services, runnables }: Administr
     async runUntilIdle(of, options = {}) {
       log.database.refuseInsideTransaction('runUntilIdle')
       if (of === undefined) {
-        let total = await runUntilIdle(consumers, byHand(), options)
-        for (const name of consumers.divided?.names() ?? [])
-          total += (await consumers.divided!.runUntilIdle(name, options)).count
-        return total
+        const names = consumers.divided?.names() ?? []
+        const parts = [
+          () => runUntilIdle(consumers, byHand(), options),
+          ...names.map(name => async () => (await consumers.divided!.runUntilIdle(name, options)).count),
+        ]
+        return runEach(parts)
       }
       const name = nameOf(of)
       if (isDivided(name)) return (await consumers.divided!.runUntilIdle(name, options)).count
@@ -194,7 +202,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
       }
     }
     const consumer = findHere(name)
-    const { kind, from, leaseMs } = consumer
+    const { kind, from, tables, leaseMs } = consumer
     let isOver = false
     return {
       kinds: ['processors'],
@@ -207,7 +215,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
               ? []
               : [
                   {
-                    ...{ name, kind, from, leaseMs },
+                    ...{ name, kind, from, tables, leaseMs },
                     async run(held) {
                       if (isOver) return
                       await follow(consumers, consumer, held).catch((error: unknown) => {
@@ -222,6 +230,20 @@ export function openAdministration({ consumers, services, runnables }: Administr
       },
     }
   }
+}
+
+/** The sum of their results. A part that finds a checkpoint beyond the head does not delay the others. */
+async function runEach(parts: readonly (() => Promise<number>)[]): Promise<number> {
+  let total = 0
+  let failure: { readonly error: unknown } | undefined
+  for (const part of parts)
+    total += await part().catch((error: unknown) => {
+      if (!isRillflowError(error, 'checkpoint_beyond_head')) throw error
+      failure ??= { error }
+      return 0
+    })
+  if (failure !== undefined) throw failure.error
+  return total
 }
 
 function observed(runnable: Runnable, onStart: () => void, onStop: () => void): Runnable {

@@ -37,6 +37,11 @@ export function isRillflowError<C extends string>(
   return typeof error === 'object' && known?.[brand] === true && (code === undefined || known.code === code)
 }
 
+/** The same error, of a call that begins anew each time and so can succeed when it is made again. */
+export function asRetryable<E extends RillflowError>(error: E): E {
+  return Object.assign(error, { retryable: true })
+}
+
 /** The class of one kind of error: `new VersionConflict({ stream, expected, actual })`. */
 export interface ErrorKind<C extends string, D extends object> {
   new (data: D, cause?: unknown): RillflowError & { readonly code: C } & Readonly<D>

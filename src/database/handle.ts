@@ -56,6 +56,7 @@ export function shareListeners(database: Database): Database {
       shared.callbacks.add(callback)
       return {
         ready: shared.listener.ready,
+        receives: shared.listener.receives,
         async close() {
           shared.callbacks.delete(callback)
           if (shared.callbacks.size > 0 || channels.get(channel) !== shared) return

@@ -8,6 +8,7 @@ import type { Database, Executor, Transaction, TransactionOptions } from './data
 import { InsideTransaction, NotInTransaction, OutcomeUnknown, TransactionClosed } from './errors.ts'
 import { type Statement, sql } from './sql.ts'
 import { noActiveTransaction, sqlStateOf } from './sqlstate.ts'
+import { refuseUnstorable } from './storable.ts'
 
 /** One open transaction, for the code that runs inside it. */
 export interface OpenTransaction {
@@ -75,9 +76,10 @@ export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
  */
 export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<ForeignQuery['types']>): Executor {
   if (isPool(tx)) throw new NotInTransaction({ given: 'pool' })
-  const send = async ({ text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
+  const send = async ({ label, text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
+    refuseUnstorable(label, text, values)
     const query = { text, values: values as unknown[], types }
-    return (await tx.query(rowMode === undefined ? query : { ...query, rowMode })).rows
+    return (await sendAsText(tx, rowMode === undefined ? query : { ...query, rowMode })).rows
   }
   let checked: Promise<unknown> | undefined
   const check = (): Promise<unknown> => {
@@ -96,6 +98,18 @@ export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<Forei
       await check()
       return (await send(statement, 'array')) as unknown[][]
     },
+  }
+}
+
+/** Our parsers read the text format. A client of `pg` decides on the format when a query is passed to it. */
+function sendAsText(tx: ForeignTransaction, query: ForeignQuery): ReturnType<ForeignTransaction['query']> {
+  const client = tx as { binary?: boolean }
+  if (client.binary !== true) return tx.query(query)
+  client.binary = false
+  try {
+    return tx.query(query)
+  } finally {
+    client.binary = true
   }
 }
 

@@ -194,7 +194,8 @@ export function openPartition(parts: PartitionParts): Partition {
     } catch (error) {
       const reason = isOpen() ? error : new LeaseLost({ consumer, fence })
       for (const { stored } of taken) stored.reject(reason)
-      if (!isRillflowError(reason, 'lease_lost')) parts.onStop(reason)
+      // The runner takes it anew, and begins with the row.
+      if (!isRillflowError(reason, 'lease_lost') && !isRillflowError(reason, 'checkpoint_moved')) parts.onStop(reason)
       lose(reason)
     }
   }
@@ -203,6 +204,7 @@ export function openPartition(parts: PartitionParts): Partition {
     const failed = taken.filter(({ kind }) => kind === 'deadLetter')
     const { checkpoint } = window
     const change = {
+      from: saved,
       checkpoint,
       done: taken
         .filter(({ entry }) => entry.state === 'done' && entry.event.position > checkpoint)

@@ -16,6 +16,8 @@ import { subscriptionNames } from './schema.ts'
 import type { Remnant } from './window.ts'
 
 export interface Change {
+  /** The checkpoint that is stored. */
+  readonly from: number
   readonly checkpoint: number
   /** Done beyond the checkpoint. */
   readonly done: readonly { readonly position: number; readonly deliveries: number }[]
@@ -34,14 +36,14 @@ export interface RowState {
   readonly stored: StoredOptions
 }
 
-/** Undefined if the row is locked just now; rejects with `LeaseLost` if the lease is lost. */
+/** Undefined if the row is locked just now; rejects with `LeaseLost`, or with `CheckpointMoved` (see `consumers/row.ts`). */
 export async function saveChange(
   log: Log,
   executor: Executor,
   lease: Held,
   change: Change,
 ): Promise<RowState | undefined> {
-  const { checkpoint, done, givenBack } = change
+  const { from, checkpoint, done, givenBack } = change
   const { clock } = log.names
   const { deliveries } = subscriptionNames(log)
   const steps = fragment`below as (
@@ -67,7 +69,7 @@ export async function saveChange(
         retry_at = excluded.retry_at,
         last_error = coalesce(excluded.last_error, d.last_error))`
   const error = givenBack.at(-1)?.error
-  const row = await saveWith<StoredOptions>(log, lease, { checkpoint, error }, steps, executor)
+  const row = await saveWith<StoredOptions>(log, lease, { from, checkpoint, error }, steps, executor)
   return row === undefined ? undefined : { isPaused: row.isPaused, stored: row.definition }
 }
 

@@ -16,6 +16,7 @@ import { workflowNames } from './schema.ts'
 export type WorkflowState =
   | 'running'
   | 'waiting'
+  | 'parked'
   | 'failed'
   | 'compensating'
   | 'compensated'
@@ -24,7 +25,7 @@ export type WorkflowState =
   | 'settled'
 
 export const workflowStates: readonly WorkflowState[] = [
-  ...(['running', 'waiting', 'failed', 'compensating', 'compensated', 'compensationFailed'] as const),
+  ...(['running', 'waiting', 'parked', 'failed', 'compensating', 'compensated', 'compensationFailed'] as const),
   ...(['cancelled', 'settled'] as const),
 ]
 
@@ -35,6 +36,8 @@ export interface WorkflowStatus {
   readonly isSettled: boolean
   /** Executions and joins that are open. */
   readonly pending: number
+  /** Of these, executions whose code did not fit their recorded steps: they wait for an operator. */
+  readonly parked: number
   /** Dead letters that are open or being retried. */
   readonly deadLetters: number
   /** Of these, the latest failure. */
@@ -60,6 +63,7 @@ interface StatusRow {
   state: string | null
   open: number | null
   busy: boolean
+  parked: number
   dead_letters: number
   last_failure: {
     consumer: string
@@ -93,6 +97,7 @@ export async function readStatuses(
       coalesce(newest.type, w.last_type) as last_type,
       coalesce(newest.position > coalesce(d.checkpoint, 0), false) as undispatched,
       work.state is not null as busy,
+      parked.n as parked,
       dead.n as dead_letters,
       dead.last as last_failure,
       dead.requested
@@ -116,6 +121,11 @@ export async function readStatuses(
           from ${names.workflow_lanes} as l
           where l.lane = x.lane) is not true)
       limit 1) as work on true
+    cross join lateral (
+      select count(*) as n
+      from ${names.workflow_executions} as x
+      where x.correlation_id = c.correlation_id
+        and x.state = 'parked') as parked
     cross join lateral (
       select count(*) as n, coalesce(bool_or(l.retry_at is not null), false) as requested,
         (array_agg(jsonb_build_object('consumer', l.consumer, 'reason', l.reason, 'error', l.errors -> -1,
@@ -146,6 +156,7 @@ function statusOf(row: StatusRow): WorkflowStatus {
     state: stateOf(row, isSettled, deadLetters),
     isSettled,
     pending,
+    parked: Number(row.parked),
     deadLetters,
     lastFailure: failureOf(row.last_failure),
     lastType: row.last_type ?? undefined,
@@ -157,14 +168,15 @@ function statusOf(row: StatusRow): WorkflowStatus {
 }
 
 function stateOf(
-  { state, busy, undispatched, requested }: StatusRow,
+  { state, busy, parked, undispatched, requested }: StatusRow,
   isSettled: boolean,
   deadLetters: number,
 ): WorkflowState {
   if (state !== null && state !== 'active') return state as WorkflowState
   if (deadLetters > 0 && isSettled) return 'failed'
   if (isSettled) return 'settled'
-  return busy || undispatched || requested ? 'running' : 'waiting'
+  if (busy || undispatched || requested) return 'running'
+  return Number(parked) > 0 ? 'parked' : 'waiting'
 }
 
 function failureOf(row: StatusRow['last_failure']): WorkflowFailure | undefined {

@@ -188,3 +188,18 @@ test('the message of a refusal says what is wrong, where, and that nothing was s
     'Event OrderPlaced is not valid: data.total is NaN, which JSON cannot hold. Nothing was sent.',
   )
 })
+
+test('a misspelt type is refused by a store with schemas, and the nearest one is named', async () => {
+  const { schema, database } = await openShop()
+  const events = defineEvents<{ OrderPlaced: { total: number }; OrderNoted: unknown }>({
+    OrderPlaced: z.object({ total: z.number() }),
+    OrderNoted: undefined,
+  })
+  await using store = await openStore({ events, schema, database })
+  const append = (type: string) => store.events.append('order-1', { type, data: { total: 1 } } as never)
+
+  await expect(append('OrderPlacd')).rejects.toMatchObject({ code: 'invalid_event', type: 'OrderPlacd', path: 'type' })
+  await expect(append('OrderPlacd')).rejects.toThrow('Did you mean "OrderPlaced"?')
+  await expect(append('Weather')).rejects.toThrow('They are OrderPlaced, OrderNoted.')
+  await append('OrderNoted')
+})

@@ -115,7 +115,10 @@ async function beginBatch(
   if (positions.length === 0) return
   const fails = new Set(bad.flatMap(at => positions[at] ?? []))
   me.job = begin(real, fails, (log, one, lost) =>
-    applyPage({ log, consumer: one, lease: me.lease!, attempts, breaker: undefined, lost }, page),
+    applyPage(
+      { log, consumer: one, lease: me.lease!, from: cursor, batchLimit: limit, attempts, breaker: undefined, lost },
+      page,
+    ),
   )
   await me.job.isAtGate
   model.workers[who].job = { kind: 'batch', fence, positions, fails }

@@ -150,3 +150,82 @@ test('new ids begin with their category and sort by time', async () => {
   expect([...ids].sort()).toEqual(ids)
   expect(() => store.newId('')).toThrow(expect.objectContaining({ code: 'invalid_name' }))
 })
+
+test('50 parallel commands on one hot pair of streams succeed with the defaults, in either order of the pair', async () => {
+  const { store } = await openShop()
+  const pair = ['order-1', 'order-2'] as const
+  const transfer = (n: number) =>
+    store.handle(async session => {
+      for (const id of n % 2 === 0 ? pair : [...pair].reverse()) {
+        const order = await session.fetchForWriting(Order, id)
+        order.decide({ type: 'Place', total: 1 })
+      }
+    })
+
+  await Promise.all(Array.from({ length: 50 }, (_, n) => transfer(n)))
+  await Promise.all(Array.from({ length: 50 }, () => store.handle(Order, 'order-1', { type: 'Place', total: 1 })))
+
+  expect(await store.aggregates(Order).fetchLatest('order-1')).toMatchObject({ total: 100 })
+  expect(await store.aggregates(Order).fetchLatest('order-2')).toMatchObject({ total: 50 })
+})
+
+test('a command inside a command on the same stream does not wait for itself', async () => {
+  const { store } = await openShop()
+
+  await store.handle(async session => {
+    await session.fetchForWriting(Order, 'order-1')
+    await store.handle(Order, 'order-1', { type: 'Place', total: 1 })
+  })
+
+  expect(await store.aggregates(Order).fetchLatest('order-1')).toMatchObject({ total: 1 })
+})
+
+test('a stream that is locked in a transaction cannot be overtaken by another process', async () => {
+  const { store, sibling } = await openShop()
+  const other = await sibling()
+  await store.events.append('order-1', placed(1))
+  const add = async (within: typeof store, id: string) =>
+    within.transaction(tx =>
+      within.handle(
+        async session => {
+          const order = await session.fetchForWriting(Order, id, { tx, lock: true })
+          order.decide({ type: 'Place', total: 1 })
+        },
+        { tx },
+      ),
+    )
+  const stores = [store, other, store, other, store, other]
+
+  await Promise.all(stores.flatMap(each => [add(each, 'order-1'), add(each, 'order-2')]))
+
+  expect(await store.aggregates(Order).fetchLatest('order-1')).toMatchObject({ total: 7 })
+  expect(await store.aggregates(Order).fetchLatest('order-2')).toMatchObject({ total: 6 })
+  const outside = store.handle(session => session.fetchForWriting(Order, 'order-1', { lock: true }))
+  await expect(outside).rejects.toThrow('only in a transaction')
+})
+
+test('a conflict that is left after all tries says that the same call can succeed later', async () => {
+  const { store } = await openShop()
+  const overtaken = store.handle(
+    async session => {
+      const order = await session.fetchForWriting(Order, 'order-1')
+      await store.events.append('order-1', placed(1))
+      order.decide({ type: 'Place', total: 1 })
+    },
+    { retries: 0 },
+  )
+
+  await expect(overtaken).rejects.toMatchObject({ code: 'version_conflict', retryable: true })
+  await expect(store.events.append('order-1', placed(1), { expected: 7 })).rejects.toMatchObject({ retryable: false })
+})
+
+test('a command has the same outcome by the store and by a repository', async () => {
+  const { store } = await openShop()
+
+  const one = await store.handle(Order, 'order-1', { type: 'Place', total: 1 })
+  const two = await store.aggregates(Order).handle('order-2', { type: 'Place', total: 1 })
+
+  const shape = (value: object) => JSON.stringify(value).replaceAll(/"[^"]*-[^"]*"|\d+/g, '…')
+  expect(shape(two)).toBe(shape(one))
+  expect(Object.keys({ ...two.saved })).toEqual(['documents', 'streams', 'position', 'repeated'])
+})

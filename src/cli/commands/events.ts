@@ -16,6 +16,7 @@ import { createInterface } from 'node:readline'
 import { pipeline } from 'node:stream/promises'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { ImportedEvent } from '../../events/import/import.ts'
+import { ExportExists } from '../../transfer/export/errors.ts'
 import type { Explanation } from '../../upkeep/explain/explain.ts'
 import { type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
@@ -194,7 +195,11 @@ const exportEvents = defineCommand({
   description:
     'Writes one event a line, in the form that `events import` reads, up to the end of the log when the export begins.',
   options: {
-    output: { kind: 'text', value: 'FILE', summary: 'The file to write. Default, and for -: stdout' },
+    output: {
+      kind: 'text',
+      value: 'FILE',
+      summary: 'The file to write, which must not exist. Default, and for -: stdout',
+    },
     after: { kind: 'position', value: 'POSITION', summary: 'Only events after this position' },
     to: { kind: 'position', value: 'POSITION', summary: 'Only events up to this position' },
     ...eventFilterOptions,
@@ -219,8 +224,12 @@ const exportEvents = defineCommand({
         bar.update(event.position - after, to - after, 'position')
       }
     }
-    const target = file === undefined ? process.stdout : createWriteStream(file)
-    await pipeline(lines, target, { end: file !== undefined }).finally(() => bar.end())
+    const target = file === undefined ? process.stdout : createWriteStream(file, { flags: 'wx' })
+    await pipeline(lines, target, { end: file !== undefined })
+      .catch((error: NodeJS.ErrnoException) => {
+        throw error.code === 'EEXIST' ? new ExportExists({ output: file! }, error) : error
+      })
+      .finally(() => bar.end())
     if (file === undefined) out.note(`Exported ${count(events, 'event')}.`)
     else out.print({ events, output: file }, () => `Exported ${count(events, 'event')} to ${file}.`)
   },

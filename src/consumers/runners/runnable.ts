@@ -78,6 +78,8 @@ export interface Leased {
   readonly name: string
   readonly kind: ConsumerKind
   readonly from: From
+  /** The tables of a projection. */
+  readonly tables?: readonly string[] | undefined
   readonly leaseMs: number
   /** True: its row is made, and removed, by another part. One that is gone stays away. */
   readonly isMade?: boolean | undefined
@@ -128,8 +130,8 @@ export function runnableConsumers(consumers: Consumers): Runnable[] {
 export function leasedConsumer(consumers: Consumers, name: string, leaseMs?: number): Leased {
   const found = consumers.find(name)
   const consumer = { ...found, leaseMs: leaseMs ?? found.leaseMs, pausesWhenStopped: true }
-  const { kind, from } = consumer
-  return { name, kind, from, leaseMs: consumer.leaseMs, run: held => follow(consumers, consumer, held) }
+  const { kind, from, tables } = consumer
+  return { name, kind, from, tables, leaseMs: consumer.leaseMs, run: held => follow(consumers, consumer, held) }
 }
 
 /** A text names a kind; a definition stands for itself. */

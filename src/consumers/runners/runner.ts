@@ -25,7 +25,7 @@ import { retry } from '../../core/retry.ts'
 import type { Service, ServiceDefinition, Services } from '../../core/service.ts'
 import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
-import { newOwner } from '../row.ts'
+import { markSeen, newOwner } from '../row.ts'
 import type { ConcurrencyShare } from './concurrency.ts'
 import { openLeases } from './leases.ts'
 import {
@@ -36,6 +36,7 @@ import {
   isNameTaken,
   leave,
   type RunnerRole,
+  seenEveryMs,
   servesNothing,
   setRole,
   storeServes,
@@ -140,6 +141,8 @@ function runnerService(
   let serves = servesNothing
   let storing: Promise<void> = Promise.resolve()
   let lastSeenAt = performance.now()
+  /** When to store again that it has the code of its consumers. */
+  let seenUntil = 0
   let parts: readonly RunningPart[] = []
   /** Starts and stops of parts, one after the other. */
   let switching: Promise<void> = Promise.resolve()
@@ -221,6 +224,7 @@ function runnerService(
     const all = isStopping ? [] : leased()
     await leases.ensure(all)
     const names = all.map(each => each.name)
+    await storeSeen(names)
     const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, names, leases.held())
     if (view.role === undefined) return enterAgain()
     if (!view.isServing) await storeRoutes()
@@ -229,6 +233,12 @@ function runnerService(
     await leases.follow(view, all)
     lastSeenAt = startedAt
     return undefined
+  }
+
+  async function storeSeen(names: readonly string[]): Promise<void> {
+    if (names.length === 0 || performance.now() < seenUntil) return
+    await markSeen(log, names)
+    seenUntil = performance.now() + seenEveryMs
   }
 
   async function storeRoutes(): Promise<void> {

@@ -55,6 +55,8 @@ export type DeadLetterReason =
   | 'crashed'
   /** It had not ended when the `deadlineMs` of its handler was over. */
   | 'deadline'
+  /** It was parked, and an operator has dead-lettered it. */
+  | 'rejected'
   | 'joinTimeout'
   | 'joinFailed'
 

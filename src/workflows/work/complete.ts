@@ -81,9 +81,8 @@ export function openCompleter(parts: CompleterParts, options: CompleterOptions):
       return { sendAgainInMs: delay(retryBackoff, attempt) }
     },
     keysOf: ({ outcome }) => [outcome.execution.id],
-    fits: (entry, batch) =>
-      kindOf(entry) === kindOf(batch[0]!) &&
-      !batch.some(other => other.outcome.execution.id === entry.outcome.execution.id),
+    onePerKey: true,
+    fits: (entry, batch) => kindOf(entry) === kindOf(batch[0]!),
     maxBatch: { count: maxTogether, bytes: 0 },
     maxQueued: { count: 100_000, bytes: 0 },
     maxCalls: () => 2,
@@ -137,7 +136,8 @@ function isPassing(error: unknown, tries: number): boolean {
   const { sqlState = sqlStateOf(error) } = (error ?? {}) as { sqlState?: string }
   if (isRillflowError(error, 'serialization_failed') || isCollision(sqlState)) return true
   // Out of space or memory; a lock or a statement that took too long.
-  if (isRillflowError(error, 'database_failed')) return /^(53|58)|^(55P03|57014)$/.test(sqlState ?? '')
+  if (isRillflowError(error, 'statement_cancelled')) return true
+  if (isRillflowError(error, 'database_failed')) return /^(53|58)|^55P03$/.test(sqlState ?? '')
   return isInterruption(error) && !(wasIdleTooLong(error) && tries >= maxIdleCuts)
 }
 
