@@ -46,6 +46,7 @@ import {
 } from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
+import { checkStoreOptions } from './store-options.ts'
 import type { Subscription } from './subscriptions/subscription.ts'
 import type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 import type { Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
@@ -246,6 +247,7 @@ export function openStore<M extends EventMap = UntypedEvents>(
 ): Promise<TenantedStore<M>>
 export function openStore<M extends EventMap = UntypedEvents>(options?: StoreOptions<M>): Promise<Store<M>>
 export async function openStore<M extends EventMap>(options: StoreOptions<M> = {}): Promise<Store<M>> {
+  checkStoreOptions('openStore', options)
   const { register, ...rest } = options
   return register === false ? openUnregistered(rest) : open(options, true)
 }
@@ -277,6 +279,7 @@ export async function openParts<M extends EventMap>(
   given: StoreOptions<M>,
   prepare: (parts: Assembled<M>) => Promise<void>,
 ): Promise<Assembled<M>> {
+  checkStoreOptions('testStore', given)
   refuseUnknownOptions('testStore', given, storeOptionNames)
   return openAlone({ ...given, storesDefinitions: given.register !== false }, prepare)
 }

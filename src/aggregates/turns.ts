@@ -33,6 +33,7 @@ export function openTurns(clock: Clock = systemClock): Turns {
   /** The last turn of each stream: it resolves when that is given back. */
   const last = new Map<string, Promise<void>>()
   const inside = new AsyncLocalStorage<true>()
+  let running = 0
 
   /** Waits for the turns before, and returns how to give this one back. */
   const take = async (stream: string, signal: AbortSignal | undefined): Promise<() => void> => {
@@ -71,6 +72,7 @@ export function openTurns(clock: Clock = systemClock): Turns {
       const hold = async (stream: string): Promise<void> => {
         held.set(stream, await take(stream, signal))
       }
+      running++
       try {
         for (const stream of [...known].sort()) await hold(stream)
         return await inside.run(true, () =>
@@ -87,6 +89,8 @@ export function openTurns(clock: Clock = systemClock): Turns {
         )
       } finally {
         for (const release of held.values()) release()
+        // Following contexts makes every promise of the process slower, so it is done only while a command runs.
+        if (--running === 0) inside.disable()
       }
     },
   }

@@ -3,7 +3,8 @@
  * that the user brings along, and which events were appended in one.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { isRillflowError } from '../core/errors.ts'
+import { InvalidOption, isRillflowError } from '../core/errors.ts'
+import { describe } from '../core/options.ts'
 import type { Database, Executor, Transaction, TransactionOptions } from './database.ts'
 import { InsideTransaction, NotInTransaction, OutcomeUnknown, TransactionClosed } from './errors.ts'
 import { type Statement, sql } from './sql.ts'
@@ -67,7 +68,27 @@ export interface ForeignQuery {
 export type AnyTransaction = Transaction | ForeignTransaction
 
 export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
+  refuseUnknownTransaction(tx)
   return 'savepoint' in tx && 'runArrays' in tx
+}
+
+/** The handles of other libraries, by a method that each has. */
+const libraries: Readonly<Record<string, string>> = {
+  execute: 'Drizzle',
+  selectFrom: 'Kysely',
+  $queryRawUnsafe: 'Prisma',
+  unsafe: 'postgres.js',
+  raw: 'Knex',
+}
+
+/** Refuses anything that cannot run our statements, before it is a TypeError somewhere inside. */
+export function refuseUnknownTransaction(tx: unknown): void {
+  const methods = (typeof tx === 'object' || typeof tx === 'function' ? (tx ?? {}) : {}) as Record<string, unknown>
+  if (typeof methods.query === 'function' || typeof methods.runArrays === 'function') return
+  const library = Object.keys(libraries).find(name => typeof methods[name] === 'function')
+  const given = library === undefined ? describe(tx) : `a transaction of ${libraries[library]}`
+  const reason = `The option "tx" is ${given}, which has no query({ text, values }). Pass the handle of store.transaction(tx => …), a pg client with an open transaction, or an object whose query() runs the statement in your transaction.`
+  throw new InvalidOption({ option: 'tx', reason })
 }
 
 /**

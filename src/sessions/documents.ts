@@ -7,7 +7,7 @@ import { InvalidOption } from '../core/errors.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import { checkExpected, checkedBody, checkId, maxBytesOf } from '../documents/body.ts'
 import type { OpenCollection } from '../documents/collection.ts'
-import { DocumentNotFound, PatchMismatch } from '../documents/errors.ts'
+import { DocumentNotFound, InvalidDocument, PatchMismatch } from '../documents/errors.ts'
 import { patched } from '../documents/patch/in-memory.ts'
 import type { Patch } from '../documents/patch/patch.ts'
 import { treeOf } from '../documents/patch/tree.ts'
@@ -124,7 +124,10 @@ export class TrackedDocuments {
   async changed(id: string, change: (data: never) => unknown, options?: SessionLoadOptions): Promise<unknown> {
     const document = (await this.load([id], options)).get(id)
     if (document === undefined) throw new DocumentNotFound({ collection: this.collection.name, id })
-    return change(document.data as never)
+    const after = await change(document.data as never)
+    if (after !== undefined) return after
+    const reason = 'is undefined after the update: return the new data, data => ({ ...data, visits: 1 })'
+    throw new InvalidDocument({ collection: this.collection.name, id, path: 'data', reason })
   }
 
   /** The document with the patch applied. */

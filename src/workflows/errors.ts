@@ -58,7 +58,17 @@ export const RetryLater: ErrorKind<'retry_later', { delayMs: number; reason: str
   d => `${d.reason} (the next attempt is in ${d.delayMs} ms)`,
   { retryable: true },
 )
-export const NonRetryable: ErrorKind<'non_retryable', { reason: string }> = defineError('non_retryable', d => d.reason)
+const FailedForGood: ErrorKind<'non_retryable', { reason: string }> = defineError('non_retryable', d => d.reason)
+/** For programs to throw: `new NonRetryable('the card was declined')`, or with `{ reason }`. */
+export const NonRetryable: {
+  new (reason: string | { reason: string }, cause?: unknown): InstanceType<typeof FailedForGood>
+  readonly code: 'non_retryable'
+} = class extends FailedForGood {
+  constructor(given: string | { reason: string }, cause?: unknown) {
+    const reason = typeof given === 'string' ? given : given?.reason
+    super({ reason: reason || 'The handler has failed for good, and gave no reason.' }, cause)
+  }
+}
 export const NonDeterministic: ErrorKind<
   'non_deterministic',
   { handler: string; step: string; recorded: string; asked: string }

@@ -298,7 +298,7 @@ function reportResults(out: Output, results: Readonly<Record<string, RunResult>>
     { title: 'RESULT', of: row => kebabCase(row.result) },
     { title: 'EVENTS', of: row => row.events, right: true },
     ...(rows.some(row => row.error !== undefined)
-      ? [{ title: 'ERROR', of: (row: (typeof rows)[number]) => row.error, cut: true }]
+      ? [{ title: 'ERROR', of: (row: (typeof rows)[number]) => row.error, below: true }]
       : []),
   ]
   out.print(rows, style => table(style, rows, columns, ''))

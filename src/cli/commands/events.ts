@@ -22,7 +22,7 @@ import { type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, clockTime, count, digits } from '../output/amount.ts'
 import { type Style, toJson } from '../output/output.ts'
-import { cutTo, fields } from '../output/table.ts'
+import { cutMiddle, cutTo, fields } from '../output/table.ts'
 import { NothingFound, WrongUsage } from '../report-error.ts'
 
 export const eventFilterOptions = {
@@ -339,16 +339,24 @@ export function eventFilter({
   }
 }
 
+/** The widths that a stream and the data of its event have at least. */
+const minStream = 18
+const minData = 20
+
 /** `#42  12:30:05  order-7@3  OrderPaid  {"method":"card"}` */
 export function eventLine(style: Style, event: RecordedEvent): string {
   const { dim, cyan, bold } = style.colour
   const position = `#${event.position}`.padStart(6)
   const time = clockTime(event.createdAt)
-  const stream = `${event.stream}@${event.version}`.padEnd(24)
   const type = event.type.padEnd(18)
   const data = toJson(event.data) ?? ''
+  const place = `@${event.version}`
+  // Type and data are what people look for: a long stream gives way, in its middle.
+  const room = (style.width ?? Number.POSITIVE_INFINITY) - [position, time, type, ''].join('  ').length - minData
+  const name = cutMiddle(event.stream, Math.max(minStream, room) - place.length, style)
+  const stream = `${name}${place}`.padEnd(Math.min(24, Math.max(minStream, room)))
   const used = [position, time, stream, type].join('  ').length + 2
-  const shown = style.width === undefined ? data : cutTo(data, Math.max(10, style.width - used), style)
+  const shown = style.width === undefined ? data : cutTo(data, Math.max(0, style.width - used), style)
   return `${dim(position)}  ${dim(time)}  ${cyan(stream)}  ${bold(type)}  ${shown}`.trimEnd()
 }
 

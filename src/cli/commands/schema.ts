@@ -189,7 +189,7 @@ function checkText(style: Style, { schema, isHealthy, problems, newer }: StoreCh
   const columns: Column<Problem>[] = [
     { title: 'OBJECT', of: ({ object }) => object, paint: (_, colour) => colour.red },
     { title: 'PROBLEM', of: ({ problem }) => problem, cut: true },
-    { title: 'FIX', of: ({ fix }) => asCommand(fix), cut: true },
+    { title: 'FIX', of: ({ fix }) => asCommand(fix), below: true },
   ]
   const result = isHealthy
     ? `${style.colour.green('ok')}  Schema ${schema} is the one that this version of rillflow needs.`

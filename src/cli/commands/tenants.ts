@@ -145,7 +145,7 @@ const sync = defineCommand({
     const columns: Column<(typeof rows)[number]>[] = [
       { title: 'TENANT', of: ({ tenant }) => tenant, paint: (_, colour) => colour.cyan },
       { title: 'RESULT', of: ({ steps }) => (steps.length === 0 ? 'up to date' : count(steps.length, 'step')) },
-      ...(hasFailed ? [{ title: 'ERROR', of: ({ error }: (typeof rows)[number]) => error, cut: true }] : []),
+      ...(hasFailed ? [{ title: 'ERROR', of: ({ error }: (typeof rows)[number]) => error, below: true }] : []),
     ]
     out.print(rows, style => table(style, rows, columns, 'There are no tenants.'))
     return hasFailed ? 1 : 0

@@ -56,9 +56,9 @@ const list = listCommand({
   columns: ({ now }) => [
     { title: 'WORKFLOW', of: ({ correlationId }) => correlationId, paint: (_, colour) => colour.cyan },
     { title: 'STATE', of: ({ state }) => kebabCase(state), paint: ({ state }, colour) => paintState(state, colour) },
-    { title: 'PENDING', of: ({ pending }) => pending, right: true },
-    { title: 'PARKED', of: ({ parked }) => parked, right: true },
-    { title: 'DEAD LETTERS', of: ({ deadLetters }) => deadLetters, right: true },
+    { title: 'PENDING', of: ({ pending }) => pending, right: true, leftOut: 3 },
+    { title: 'PARKED', of: ({ parked }) => parked, right: true, leftOut: 2 },
+    { title: 'DEAD LETTERS', of: ({ deadLetters }) => deadLetters, right: true, leftOut: 1 },
     { title: 'LAST EVENT', of: ({ lastType }) => lastType, cut: true },
     { title: 'STARTED', of: ({ startedAt }) => ago(startedAt, now), paint: (_, colour) => colour.dim },
   ],
@@ -89,7 +89,7 @@ const show = defineCommand({
           right: true,
         },
         { title: 'ENDED', of: ({ at }) => ago(at, style.now), paint: (_, colour) => colour.dim },
-        { title: 'ERROR', of: ({ error }) => error?.message, cut: true },
+        { title: 'ERROR', of: ({ error }) => error?.message, below: true },
       ]
       return `${statusText(style, status)}\n\n${table(style, attempts, columns, 'There are no attempts yet.')}`
     })

@@ -5,9 +5,12 @@
  *                    └──► another runner's ──► drain: running work completes ──► release
  *                    └──► the fence is another one ──► lost: cut off at once
  *
+ * A holder that is stuck, because a call to the database never ends, is no longer renewed, so that another runner continues.
+ *
  * A lease whose runner cannot reach the database is lost, too, once it may have expired: another runner may have taken
  * it by then.
  */
+import { isRillflowError } from '../../core/errors.ts'
 import { runDetached } from '../../core/service.ts'
 import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
@@ -23,8 +26,8 @@ export interface Leases {
   /** Those held now, for the heartbeat to renew. */
   held(): readonly { readonly lease: Lease; readonly leaseMs: number }[]
   names(): string[]
-  /** Makes the rows of consumers that have none. */
-  ensure(leased: readonly Leased[]): Promise<void>
+  /** Makes the rows of consumers that have none; returns why a row is refused, by the name of its consumer. */
+  ensure(leased: readonly Leased[]): Promise<ReadonlyMap<string, unknown>>
   /** Releases the consumers that other runners should hold, and takes ours that are free. */
   follow(view: View, leased: readonly Leased[]): Promise<void>
   /** The database could not be reached since then: loses every lease that may have expired. */
@@ -51,7 +54,13 @@ interface Running {
   readonly lost: AbortController
   readonly requestListeners: Set<() => void>
   readonly ended: Promise<void>
+  /** The work that must end soon. */
+  readonly limited: { since: number | undefined }
 }
+
+/** How long a call to the database may take before its holder counts as stuck: in leases, and at least. */
+const maxStuckLeases = 4
+const minStuckMs = 5_000
 
 /** Leases that are taken at the same time; more would only queue for connections. */
 const maxTakenAtOnce = 4
@@ -65,14 +74,25 @@ export function openLeases(
   let isDraining = false
 
   return {
-    held: () => [...running.values()].map(({ lease, leased }) => ({ lease, leaseMs: leased.leaseMs })),
+    held: () =>
+      [...running.values()].flatMap(each =>
+        isStuck(each) ? [] : [{ lease: each.lease, leaseMs: each.leased.leaseMs }],
+      ),
     names: () => [...running.keys()],
     async ensure(leased) {
+      const refused = new Map<string, unknown>()
       for (const each of leased) {
         if (each.isMade === true || ensured.has(each.name)) continue
-        await ensureConsumer(log, each)
-        ensured.add(each.name)
+        try {
+          await ensureConsumer(log, each)
+          ensured.add(each.name)
+        } catch (error) {
+          // It cannot begin where it is said to: the others run all the same.
+          if (!isRillflowError(error, 'invalid_option')) throw error
+          refused.set(each.name, error)
+        }
       }
+      return refused
     },
     async follow(view, leased) {
       const mine = isDraining ? new Set<string>() : assignedTo(id, view)
@@ -134,15 +154,24 @@ export function openLeases(
     const drain = new AbortController()
     const lost = new AbortController()
     const requestListeners = new Set<() => void>()
+    const limited: Running['limited'] = { since: undefined }
     const held: HeldLease = {
       ...{ lease, drain: drain.signal, lost: lost.signal },
       onRequest(listener) {
         requestListeners.add(listener)
         return () => requestListeners.delete(listener)
       },
+      async limited(work) {
+        limited.since = performance.now()
+        try {
+          return await work()
+        } finally {
+          limited.since = undefined
+        }
+      },
     }
     const ended = runDetached(() => runHeld(leased, held))
-    running.set(leased.name, { leased, lease, drain, lost, requestListeners, ended })
+    running.set(leased.name, { leased, lease, drain, lost, requestListeners, ended, limited })
     if (isDraining) drain.abort()
   }
 
@@ -161,6 +190,10 @@ export function openLeases(
     publish(leased.name, 'released')
     wake.changed()
     onReleased()
+  }
+
+  function isStuck({ limited: { since = Number.POSITIVE_INFINITY }, leased: { leaseMs } }: Running): boolean {
+    return performance.now() - since > Math.max(minStuckMs, maxStuckLeases * leaseMs)
   }
 
   function lose({ lease: { consumer, fence }, lost }: Running): void {

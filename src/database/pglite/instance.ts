@@ -12,7 +12,7 @@
 import type { PGlite } from '@electric-sql/pglite'
 import { statementTooComplex } from '../sqlstate.ts'
 import type { Link } from './engine.ts'
-import { engineFiles, startError } from './engine-files.ts'
+import { refuseWithoutFiles, startError } from './engine-files.ts'
 import * as wire from './wire.ts'
 
 export interface PgliteData {
@@ -110,8 +110,9 @@ export async function makeImage(): Promise<Buffer> {
 
 async function create(given: readonly string[], options: { dataDir?: string; loadDataDir?: Blob }): Promise<PGlite> {
   const { PGlite } = await import('@electric-sql/pglite')
+  await refuseWithoutFiles(PGlite)
   const startParams = [...PGlite.defaultStartParams, ...given.flatMap(setting => ['-c', setting])]
-  return PGlite.create({ ...(await engineFiles()), ...options, startParams }).catch((error: unknown) => {
+  return PGlite.create({ ...options, startParams }).catch((error: unknown) => {
     throw startError(error)
   })
 }

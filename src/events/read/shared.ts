@@ -50,7 +50,11 @@ export function openSharedReads(log: Log): SharedReads {
   }
 
   return {
-    page: async (filter, after, to, limit, epoch) => cut(await share(after, to, epoch).page, filter, after, limit),
+    async page(filter, after, to, limit, epoch) {
+      const page = await share(after, to, epoch).page
+      // A page that was ended by its bytes may end before this place.
+      return page.reached > after ? cut(page, filter, after, limit) : readPage(log, { filter, after, to, limit })
+    },
     async once<T>(question: string, ask: () => Promise<T>) {
       const known = answers.find(each => each.question === question)
       if (known !== undefined) return known.answer as Promise<T>
