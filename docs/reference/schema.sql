@@ -505,7 +505,7 @@ create table "rillflow"."audit" (
 create index audit_started_at on "rillflow"."audit" (started_at, id);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '2cc76359072411324b09338764dc55c69f83418b509a164fc7dbe546a301bc16', true);
+values (1, 'baseline', 'ca661cc3fd01ed43c4599e3f9676b7e79426ce9eff0cd45405cd294b0220ea09', true);
 
 -- function clock
 
