@@ -27,6 +27,8 @@ const ON_AN_ENGINE = [
   'workflows',
   'sessions',
   'upkeep',
+  'audit',
+  'hostile',
   'transfer',
   'model',
   'chaos',

@@ -1,4 +1,6 @@
 import { openAggregates } from './aggregates/aggregates.ts'
+import { openAudit } from './audit/audit.ts'
+import { audited, type Verbs } from './audit/audited.ts'
 import { openAdministration } from './consumers/administration.ts'
 import { openConsumers } from './consumers/consumers.ts'
 import { openDeadLetters } from './consumers/dead-letters/dead-letters.ts'
@@ -102,12 +104,17 @@ export function assemble<M extends EventMap>(
   const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
+  const audit = openAudit({ ...log, clock: log.names.clock, actor: options.actor })
+  /** The calls of operators: each is recorded in the audit. */
+  const recorded = <Api extends object>(noun: string, api: Api, verbs: Verbs<Api>): Api =>
+    audited({ audit, executorOf }, noun, api, verbs)
+
   const services = openServices(clock)
   const consumers = openConsumers({ log, wake, watch })
   const subscriptions = openSubscriptions<M>({ ...parts, consumers, services })
   const upkeep = openUpkeep(log, options.retention)
   const aggregates = openAggregates({ ...parts, consumers })
-  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, storesDefinitions }, options.workflows)
+  const workflows = openWorkflows<M>({ ...parts, consumers, audit, pollMs, storesDefinitions }, options.workflows)
   const documentParts = {
     ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
     syncs: migrate === true,
@@ -137,7 +144,11 @@ export function assemble<M extends EventMap>(
   )
   const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
-  const servers = openServers(() => [{ log, schema }])
+  const servers = openServers(() => [{ log, schema }], {
+    engine: database.engine,
+    tenants: undefined,
+    open: () => ({ store: store as unknown as Store, source: { log, schema } }),
+  })
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -155,7 +166,7 @@ export function assemble<M extends EventMap>(
   const store: Store<M> = {
     engine: database.engine,
     events: openEvents<M>(parts),
-    streams: openStreams(parts),
+    streams: recorded('streams', openStreams(parts), operatorVerbs.streams),
     documents: ((given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
       typeof given === 'object' && given.kind === 'projection'
         ? projections.documents(given)
@@ -163,7 +174,7 @@ export function assemble<M extends EventMap>(
     rows: projections.rows as unknown as OpenRows<M>,
     newId: category => newId(nameOf(category), log.ids),
     schema,
-    projections: projections.projections,
+    projections: recorded('projections', projections.projections, operatorVerbs.projections),
     async register(...definitions) {
       const activated: Promise<void>[] = []
       for (const each of definitions) {
@@ -187,20 +198,37 @@ export function assemble<M extends EventMap>(
     handle: sessions.handle as unknown as Handle<M>,
     decide: sessions.decide as unknown as DecideOn<M>,
     subscribe: subscriptions.subscribe,
-    subscriptions: subscriptions.subscriptions,
-    workflows: workflows.workflows,
+    subscriptions: recorded('subscriptions', subscriptions.subscriptions, operatorVerbs.subscriptions),
+    workflows: {
+      ...workflows.workflows,
+      handlers: recorded('handlers', workflows.workflows.handlers, operatorVerbs.handlers),
+      executions: recorded('executions', workflows.workflows.executions, operatorVerbs.executions),
+      lanes: recorded('lanes', workflows.workflows.lanes, operatorVerbs.lanes),
+      schedules: recorded('schedules', workflows.workflows.schedules, operatorVerbs.schedules),
+    },
     start: runners.start,
-    runners: runners.runners,
-    consumers: openAdministration({ consumers, services, runnables }),
-    deadLetters: openDeadLetters({ log, handlers: workflows.deadLetterKind, onRequest: () => wake.changed() }),
+    runners: recorded('runners', runners.runners, operatorVerbs.runners),
+    consumers: recorded('consumers', openAdministration({ consumers, services, runnables }), operatorVerbs.consumers),
+    deadLetters: recorded(
+      'deadLetters',
+      openDeadLetters({ log, handlers: workflows.deadLetterKind, onRequest: () => wake.changed() }),
+      operatorVerbs.deadLetters,
+    ),
+    audit,
     transaction: transactions.transaction,
     export: given => exportStore({ database, schema: schemaName }, given),
-    import: given => importStore({ database, schema: schemaName }, given),
-    upkeep: upkeep.run,
+    async import(given) {
+      const manifest = await importStore({ database, schema: schemaName }, given)
+      // Not before: the tables of the store must be empty.
+      await audit.recordDone({ action: 'store.import', parameters: { input: given.input } }, database)
+      return manifest
+    },
+    upkeep: recorded('store', { upkeep: upkeep.run }, { upkeep: [] }).upkeep,
     doctor: given => examine({ log, schema }, given),
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,
+    http: servers.http,
     async trace(work, given) {
       const { recordTrace } = await import('./telemetry/breadcrumbs.ts')
       return recordTrace(schemaName, work, given)
@@ -209,8 +237,22 @@ export function assemble<M extends EventMap>(
     [Symbol.asyncDispose]: close,
   }
   const run = { start: runners.start, startUpkeep: () => upkeep.start(everyMs) }
-  return { store, schema, tables, log, wake, consumers, ...run, close }
+  return { store, schema, tables, log, wake, audit, consumers, ...run, close }
 }
+
+/** The calls that operators make, with the names of their arguments. */
+const operatorVerbs = {
+  streams: { archive: ['stream'], restore: ['stream'], tombstone: ['stream'] },
+  projections: { rebuild: ['projection'], switch: ['projection'] },
+  subscriptions: { setMaxInFlight: ['subscription', 'maxInFlight'], repartition: ['subscription', 'partitions'] },
+  handlers: { pause: ['handler'], resume: ['handler'], retire: ['handler'] },
+  executions: { resume: ['execution'] },
+  lanes: { unpark: ['handler'] },
+  schedules: { pause: ['schedule'], resume: ['schedule'], trigger: ['schedule'], delete: ['schedule'] },
+  runners: { promote: ['runner'], demote: ['runner'] },
+  consumers: { pause: ['consumer'], resume: ['consumer'], reset: ['consumer', 'position'], remove: ['consumer'] },
+  deadLetters: { retry: ['of', 'eventId'], retryAll: [], resolve: ['of', 'eventId'], delete: ['of', 'eventId'] },
+} as const
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
 

@@ -10,6 +10,7 @@ import type { Aggregate } from './aggregates/aggregate.ts'
 import type { Repository } from './aggregates/repository.ts'
 import type { Snapshotter } from './aggregates/snapshotter.ts'
 import { type AssembleOptions, assemble } from './assemble.ts'
+import type { Audit } from './audit/audit.ts'
 import type { ConsumerAdministration } from './consumers/administration.ts'
 import type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 import type { Processor } from './consumers/processor.ts'
@@ -35,7 +36,13 @@ import type { Projection } from './projections/projection.ts'
 import type { Projections } from './projections/projections.ts'
 import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
-import { openServers, type ServerOptions, type StoreServer } from './server/server.ts'
+import {
+  type HttpHandler,
+  type HttpOptions,
+  openServers,
+  type ServerOptions,
+  type StoreServer,
+} from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import type { Subscription } from './subscriptions/subscription.ts'
@@ -92,6 +99,8 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   retention?: RetentionOptions | undefined
   /** How long `close` waits for running work. Default 5000. */
   closeMs?: number | undefined
+  /** The name of the operator for the audit, unless `store.audit.withActor` gives one. Default: the user of the system and the host. */
+  actor?: string | undefined
   clock?: Clock | undefined
   ids?: Ids | undefined
   /**
@@ -181,6 +190,8 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly consumers: ConsumerAdministration
   /** Events that failed for good, of consumers and of handlers. */
   readonly deadLetters: DeadLetters
+  /** What operators did: each pause, reset, retry, cancellation, …, with its actor, time and outcome. */
+  readonly audit: Audit
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
@@ -195,8 +206,13 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   backup(options: BackupOptions): Promise<BackupResult>
   /** The store's counters since it was opened. */
   metrics(): Record<Counter, number>
-  /** Starts an HTTP server with `/health/live`, `/health/ready` and `/metrics`. It closes with the store. */
+  /**
+   * Starts an HTTP server with `/health/live`, `/health/ready` and `/metrics`; with `console: true` also the API and the
+   * console. It closes with the store.
+   */
   server(options: ServerOptions): Promise<StoreServer>
+  /** The same as a function from a request to its response, for the server of your framework. */
+  http(options: HttpOptions): Promise<HttpHandler>
   /**
    * For development: runs `work` and returns its reads and writes, with the consumers and handlers that ran because of
    * them.
@@ -256,7 +272,16 @@ export const storeOptionNames: readonly string[] = optionNames<StoreOptions>({
   ...{ answerTimeoutMs: true, transactionTimeoutMs: true, slowStatementMs: true, explainSlow: true, closeMs: true },
   ...{ maxEventBytes: true, maxDocumentBytes: true, validateOnRead: true, pollMs: true, resendMs: true },
   ...{ maxQueuedAppends: true, workflows: true, retention: true, sessionDefaults: true },
-  ...{ clock: true, ids: true, logger: true, events: true, upcasters: true, aggregates: true, collections: true },
+  ...{
+    actor: true,
+    clock: true,
+    ids: true,
+    logger: true,
+    events: true,
+    upcasters: true,
+    aggregates: true,
+    collections: true,
+  },
   ...{ projections: true, processors: true, subscriptions: true, handlers: true, joins: true, undos: true },
   ...{ schedules: true, register: true, tenancy: true, tenant: true, tenantPrefix: true },
 })
@@ -355,16 +380,26 @@ async function openTenanted<M extends EventMap>(
     },
   })
   const { tenant, tenants, engine } = tenancies
-  const servers = openServers(tenancies.instances)
+  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
+  const servers = openServers(tenancies.instances, {
+    engine,
+    tenants,
+    open(name) {
+      if (name === undefined) return { store: current as unknown as Store, source: undefined }
+      const store = tenant(name)
+      const instance = tenancies.instances().find(each => each.tenant === name)!
+      return { store: store as unknown as Store, source: instance }
+    },
+  })
   const close = once(async () => {
     await servers.close()
     await tenancies.close(options.closeMs ?? 5000)
   })
-  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
   return Object.assign(current, {
     ...{ engine, tenant, tenants, close, [Symbol.asyncDispose]: close, metrics: () => telemetry.counters() },
     start: tenancies.start,
     server: servers.start,
+    http: servers.http,
     session(given: SessionOptions & { tenant?: string | undefined } = {}) {
       const { tenant: named, ...rest } = given
       const name = named ?? options.tenant?.()
@@ -388,6 +423,6 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 const tenantMembers = [
   ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register', 'projections'] as const),
   ...(['aggregates', 'snapshots', 'handle', 'decide'] as const),
-  ...(['subscribe', 'subscriptions', 'workflows', 'runners', 'consumers', 'deadLetters'] as const),
+  ...(['subscribe', 'subscriptions', 'workflows', 'runners', 'consumers', 'deadLetters', 'audit'] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

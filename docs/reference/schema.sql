@@ -356,6 +356,7 @@ create table "rillflow"."workflow_steps" (
 );
 
 create table "rillflow"."workflow_waits" (
+  position bigint not null,
   since bigint not null,
   execution uuid not null,
   ordinal integer not null,
@@ -363,9 +364,18 @@ create table "rillflow"."workflow_waits" (
   name text collate "C" not null,
   correlation_id text collate "C" not null,
   type text collate "C",
+  handler text collate "C",
   child text collate "C",
   match jsonb,
   primary key (execution, kind, name)
+);
+
+create table "rillflow"."workflow_signals" (
+  position bigint not null,
+  execution uuid not null,
+  correlation_id text collate "C" not null,
+  handler text collate "C" not null,
+  primary key (correlation_id, handler, position)
 );
 
 create index workflow_waits_signal on "rillflow"."workflow_waits" (correlation_id, type) where type is not null;
@@ -469,8 +479,23 @@ create table "rillflow"."workflow_counters" (
   primary key (owner, name)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
+create table "rillflow"."audit" (
+  started_at timestamptz not null,
+  ended_at timestamptz,
+  id uuid primary key,
+  actor text collate "C" not null,
+  action text collate "C" not null,
+  target text collate "C",
+  outcome text not null default 'running',
+  parameters jsonb not null default '{}',
+  result jsonb,
+  error jsonb
+);
+
+create index audit_started_at on "rillflow"."audit" (started_at, id);
+
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '819930e0e1883a85cc0ff9f6140031604667fce9a3e58771a0ad2c0584b53d76', true);
+values (1, 'baseline', '5af6b2b374ba3b2e411b1c96a3c5b9bc79cd54061b4dc72a5488ed1802dfd289', true);
 
 -- function clock
 

@@ -44,7 +44,8 @@ export async function openConfigured(
   const register: Register = store => registerAll(store, config)
   const isEmbedded = !storeLocation.url && storeLocation.pool === undefined && typeof tenancy !== 'object'
   const migrate = options.migrate ?? (purpose !== 'read' && isEmbedded)
-  const storeOptions = { ...withoutDefinitions(config), ...options, ...storeLocation, migrate }
+  const actor = location.actor ?? config.actor
+  const storeOptions = { ...withoutDefinitions(config), ...options, ...storeLocation, migrate, actor }
   const open: Open = purpose === 'run' ? openStore : openUnregistered
   const description = {
     config,

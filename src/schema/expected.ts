@@ -7,6 +7,24 @@ import type { SchemaShape } from './shape.ts'
 
 const others: SchemaShape = {
   tables: {
+    audit: {
+      columns: {
+        started_at: 'timestamp with time zone not null',
+        ended_at: 'timestamp with time zone',
+        id: 'uuid not null',
+        actor: 'text collate "C" not null',
+        action: 'text collate "C" not null',
+        target: 'text collate "C"',
+        outcome: "text not null default 'running'::text",
+        parameters: "jsonb not null default '{}'::jsonb",
+        result: 'jsonb',
+        error: 'jsonb',
+      },
+      indexes: {
+        audit_pkey: 'primary key btree (id)',
+        audit_started_at: 'btree (started_at, id)',
+      },
+    },
     consumers: {
       columns: {
         checkpoint: 'bigint not null',

@@ -9,6 +9,7 @@
  * The instance of a tenant that exists stays until the store is closed. From a thousand instances on, those of tenants
  * that turned out not to exist are released, so that names invented by requests do not fill the memory.
  */
+import type { OpenAudit } from '../audit/audit.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import type { OpenRunners } from '../consumers/runners/runners.ts'
 import { InvalidOption } from '../core/errors.ts'
@@ -46,6 +47,7 @@ export interface TenantInstance<S> {
   readonly tables: TableRegistry
   readonly log: Log
   readonly wake: Wake
+  readonly audit: OpenAudit
   readonly consumers: Consumers
   /** Resolves when everything that is registered for the tenant is active: to false if registering has failed. */
   readonly registered: Promise<boolean>

@@ -192,6 +192,12 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
     return placement
   }
 
+  /** A tenant's audit is in its schema, so it can be written once the tenant has been made. */
+  const recordMade = async ({ tenant, server }: Placement, action: string, parameters: object): Promise<void> => {
+    const { audit, log } = instanceOf(tenant)
+    await audit.recordDone({ action, target: tenant, parameters: { server, ...parameters } }, log.database)
+  }
+
   /** Runs `work` while no process can move the tenant: otherwise it would act on the server that the tenant has left. */
   const whileHeld = async (tenant: string, work: (placement: Placement) => Promise<void>): Promise<void> => {
     if (directory === undefined) return work(await findExisting(tenant))
@@ -209,7 +215,8 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
   const tenants: Tenants = {
     async ensure(tenant, { server, signal } = {}) {
       const placement = await placeFor(tenant, server)
-      await syncOne(placement, signal)
+      const steps = await syncOne(placement, signal)
+      if (steps.length > 0) await recordMade(placement, 'tenants.ensure', { steps: steps.length })
       return placement
     },
     exists: async tenant => (await placements.find(checkTenantName(tenant, placements.prefix))) !== undefined,
@@ -257,6 +264,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       const placement = await placeFor(name, server)
       const manifest = await importStore(await locationOf(placement), options)
       await syncOne(placement, options.signal)
+      await recordMade(placement, 'tenants.import', { input: options.input })
       return { ...placement, manifest }
     },
     async importFrom(tenant, { schema, server, ...options }) {
@@ -264,6 +272,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       const target = await locationOf(placement)
       const copied = await importSelection({ ...target, schema }, target, options)
       await syncOne(placement, options.signal)
+      await recordMade(placement, 'tenants.importFrom', { schema })
       return { ...placement, copied }
     },
     async drop(tenant, { force } = { force: false } as never) {
@@ -278,13 +287,11 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
     },
     async move(tenant, { server }, options) {
       if (directory === undefined) throw new TenancyRequired({ call: 'tenants.move' })
-      const moved = await moveTenant(
-        { placements, directory },
-        checkTenantName(tenant, placements.prefix),
-        server,
-        options,
-      )
+      checkTenantName(tenant, placements.prefix)
+      const moved = await moveTenant({ placements, directory }, tenant, server, options)
       instanceOf(tenant).tenantDatabase.forget()
+      // Not before: a move that was interrupted continues, and until then no row of the tenant can be written.
+      await recordMade(await findExisting(tenant), 'tenants.move', {})
       return moved
     },
     servers: async (options = {}) =>

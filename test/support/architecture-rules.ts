@@ -12,7 +12,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ['database'],
   ['telemetry'],
   ['schema'],
-  ['events', 'documents'],
+  ['events', 'documents', 'audit'],
   ['consumers'],
   ['aggregates'],
   ['projections', 'subscriptions', 'workflows'],

@@ -1,0 +1,19 @@
+/** The table of all routes, a file a noun. The order matters where a word and a parameter stand in the same place. */
+import type { Route } from '../route.ts'
+import { consumerRoutes } from './consumers.ts'
+import { deadLetterRoutes } from './dead-letters.ts'
+import { eventRoutes } from './events.ts'
+import { runnerRoutes } from './runners.ts'
+import { storeRoutes } from './store.ts'
+import { streamRoutes } from './streams.ts'
+import { workflowRoutes } from './workflows.ts'
+
+export const routes: readonly Route[] = [
+  ...storeRoutes,
+  ...eventRoutes,
+  ...streamRoutes,
+  ...consumerRoutes,
+  ...workflowRoutes,
+  ...deadLetterRoutes,
+  ...runnerRoutes,
+]
