@@ -1,0 +1,4 @@
+/** Why an event is not processed yet. */
+export function WhyPanel(_: { event: { id: string } }) {
+  return null
+}
