@@ -1,7 +1,7 @@
 /** The routes that the console calls, and their answers as a client reads them. */
 
 import type { Page } from '../../src/core/page.ts'
-import type { Answer, Contract, Done, Figures, Json, ShownEvent } from '../../src/server/api/contract.ts'
+import type { Answer, Contract, Done, Json, ShownEvent } from '../../src/server/api/contract.ts'
 
 export type Key = (keyof Contract & string) | keyof Coming
 
@@ -23,5 +23,5 @@ interface Coming {
   'POST /streams/:stream/tombstone': Done
   'POST /consumers/:name/pause': Done
   'POST /consumers/:name/resume': Done
-  'GET /history': { points: Figures[] }
+  'GET /history': { series: { name: string; points: [number, number][] }[] }
 }

@@ -4,13 +4,13 @@ import type { Attempt } from '../../src/workflows/insight/activity.ts'
 import { pageUrl } from '../api/place.ts'
 import { type Reading, useReading } from '../api/reading.ts'
 import { Cost } from '../parts/cost.tsx'
-import { duration, plural, quantity, rate, relative } from '../parts/format.ts'
+import { duration, quantity, rate, relative } from '../parts/format.ts'
 import { Icon, Shape } from '../parts/icon.tsx'
 import { At, Choose, Head, Panel } from '../parts/parts.tsx'
 import { Empty, Show } from '../parts/reading.tsx'
 import { Spark } from '../parts/spark.tsx'
 import { Table } from '../parts/table.tsx'
-import { type FiguresNow, figures, recent } from '../shell/figures.ts'
+import { type FiguresNow, figures, openExecutions, recent } from '../shell/figures.ts'
 import { prefer, taste } from '../shell/taste.ts'
 import { useAddress, useWhere } from '../shell/where.ts'
 import { FirstSteps } from './first-steps.tsx'
@@ -85,33 +85,28 @@ function Tile({ label, value, unit, href, values, tone = '1' }: TileProps) {
 }
 
 function Tiles({ now }: { now: FiguresNow | undefined }) {
-  const past = recent.value
-  const of = (pick: (figures: FiguresNow) => number | undefined): number[] => past.map(each => pick(each) ?? 0)
-  const open = (each: FiguresNow): number => Object.values(each.executions).reduce((sum, count) => sum + count, 0)
-  const lag = (each: FiguresNow): number => Math.max(0, ...each.consumers.map(consumer => consumer.lagSeconds))
+  const series = recent.value
+  const of = (name: string): number[] => (series.get(name) ?? []).map(([, value]) => value)
+  const lag = now === undefined ? 0 : Math.max(0, ...now.consumers.map(consumer => consumer.lagSeconds))
+  const slowest = now?.consumers.find(consumer => consumer.lagSeconds === lag)?.name ?? ''
+  const [lagValue, lagUnit] = duration(lag * 1000).split(' ')
   const dead = now?.deadLetters.count ?? 0
   const runners = now?.runners
   return (
     <section class="panel tiles" aria-label="Figures">
-      <Tile
-        label="Position"
-        value={now && `#${now.position}`}
-        unit="settled"
-        href="/events"
-        values={of(each => each.position)}
-      />
+      <Tile label="Position" value={now && `#${now.position}`} unit="settled" href="/events" values={of('position')} />
       <Tile
         label="Events per second"
         value={now && rate(now.eventsPerSecond ?? 0)}
         href="/events"
-        values={of(each => each.eventsPerSecond)}
+        values={of('eventsPerSecond')}
       />
       <Tile
         label="Largest lag"
-        value={now && duration(lag(now) * 1000).split(' ')[0]}
-        unit={now && duration(lag(now) * 1000).split(' ')[1]}
+        value={now && lagValue}
+        unit={now && `${lagUnit} ${lag > 1 ? slowest : ''}`}
         href="/projections"
-        values={of(lag)}
+        values={of(`lagSeconds:${slowest}`)}
         tone="4"
       />
       <Tile
@@ -119,21 +114,26 @@ function Tiles({ now }: { now: FiguresNow | undefined }) {
         value={now && rate(now.oldestReadySeconds)}
         unit="s"
         href="/handlers"
-        values={of(each => each.oldestReadySeconds)}
+        values={of('oldestReadySeconds')}
       />
       <Tile
         label="Active workflows"
         value={now && quantity(now.workflowsActive)}
         href="/workflows?state=running"
-        values={of(each => each.workflowsActive)}
+        values={of('workflowsActive')}
       />
-      <Tile label="Open executions" value={now && quantity(open(now))} href="/handlers" values={of(open)} />
+      <Tile
+        label="Open executions"
+        value={now && quantity(openExecutions(now))}
+        href="/handlers"
+        values={of('executionsOpen')}
+      />
       <Tile
         label="Dead letters"
         value={now && `${quantity(dead)}${now.deadLetters.isCapped ? '+' : ''}`}
         unit="open"
         href="/dead-letters"
-        values={of(each => each.deadLetters.count)}
+        values={of('deadLetters')}
         tone={dead > 0 ? 'bad' : '4'}
       />
       <Tile
@@ -141,7 +141,7 @@ function Tiles({ now }: { now: FiguresNow | undefined }) {
         value={runners && quantity(runners.active)}
         unit={runners && (runners.standby > 0 ? `${runners.standby} on standby` : 'active')}
         href="/runners"
-        values={of(each => each.runners.active)}
+        values={of('runners')}
         tone="4"
       />
     </section>
@@ -246,8 +246,4 @@ function Failures({ of }: { of: Reading<{ failures: Json<Attempt>[] }> }) {
       </Show>
     </Panel>
   )
-}
-
-export function workflowsActive(count: number): string {
-  return plural(count, 'workflow')
 }

@@ -144,6 +144,7 @@ function optionsOf(
         stroke: () => colour(box, tone),
         width: 1.5,
         points: { show: false },
+        spanGaps: true,
         ...(isAlone && { fill: () => faint(colour(box, tone)) }),
       })),
     ],
