@@ -17,6 +17,7 @@ import { openApi } from './api/api.ts'
 import type { Role } from './api/route.ts'
 import type { ApiTarget } from './api/source.ts'
 import { answerAsset, answerPage } from './console/console.ts'
+import { openLiveConnections } from './live/live.ts'
 import { json, openMonitoring } from './monitoring.ts'
 import type { ConsoleOptions, HttpOptions, ServerSource } from './server.ts'
 import { packageVersion } from './version.ts'
@@ -41,7 +42,8 @@ export function openApp(sources: () => readonly ServerSource[], target: ApiTarge
   const access = openAccess({ ...options, isLocal, base, role: consoleOptions.access ?? defaultRole })
   const monitoring = openMonitoring(sources, { ...options, cacheMs })
   const redact = openRedaction(consoleOptions.redact)
-  const api = hasApi ? openApi({ target, access, monitoring, redact }) : undefined
+  const live = openLiveConnections()
+  const api = hasApi ? openApi({ target, access, monitoring, redact, live }) : undefined
   const hasPages = options.console !== undefined && options.console !== false
 
   async function answer(request: Request, address: string | undefined): Promise<Response> {
@@ -81,7 +83,7 @@ export function openApp(sources: () => readonly ServerSource[], target: ApiTarge
         return answerError(error, sources()[0]?.log.telemetry)
       }
     },
-    close() {},
+    close: () => live.close(),
   }
 }
 

@@ -21,10 +21,12 @@ import { Hono } from 'hono'
 import { abortable, deadline } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import type { Log } from '../../events/log.ts'
+import { countCost } from '../../telemetry/cost.ts'
 import { TenantNotFound, TenantRequired } from '../../tenants/errors.ts'
 import type { Access, Identity } from '../access/access.ts'
 import { checkContentType } from '../access/origin.ts'
 import type { Redaction } from '../access/redact.ts'
+import type { LiveConnections } from '../live/live.ts'
 import type { Monitoring } from '../monitoring.ts'
 import type { ServerSource } from '../server.ts'
 import { answerError, answerJson, RequestRefused } from './answer.ts'
@@ -32,13 +34,14 @@ import { openReadings, type StoreReadings } from './readings.ts'
 import type { ApiRequest } from './request.ts'
 import { mayAct, parseBody, parseQuery, type Route } from './route.ts'
 import { routes } from './routes/routes.ts'
-import type { ApiTarget } from './source.ts'
+import type { ApiStore, ApiTarget } from './source.ts'
 
 export interface ApiParts {
   readonly target: ApiTarget
   readonly access: Access
   readonly monitoring: Monitoring
   readonly redact: Redaction
+  readonly live: LiveConnections
 }
 
 export interface Api {
@@ -60,8 +63,9 @@ const maxBodyBytes = 1024 * 1024
 export function openApi(parts: ApiParts): Api {
   const readings = new WeakMap<Log, StoreReadings>()
   const running = new Map<string, number>()
-  const readingsOf = (source: ServerSource): StoreReadings => {
-    const known = readings.get(source.log) ?? openReadings(parts.monitoring, source)
+  const readingsOf = (store: ApiStore, source: ServerSource): StoreReadings => {
+    const { monitoring, live } = parts
+    const known = readings.get(source.log) ?? openReadings({ monitoring, store, source, signal: live.signal })
     readings.set(source.log, known)
     return known
   }
@@ -91,10 +95,18 @@ export function openApi(parts: ApiParts): Api {
       const given = {
         ...{ store, source, tenant, identity, parameters, query, body, request, address, access: parts.access },
         ...{ tenants: parts.target.tenants, redact: parts.redact, signal: limit.signal },
-        readings: source && readingsOf(source),
+        live: parts.live,
+        readings: source && readingsOf(store, source),
       } as ApiRequest
-      const result = await abortable(each.call(given as ApiRequest<never, never, never>), limit.signal)
-      return result instanceof Response ? result : answerJson(result, each.status)
+      const call = (): Promise<unknown> => each.call(given as ApiRequest<never, never, never>)
+      const cost = { statements: 0, ms: 0 }
+      const called = countCost(cost, () => (each.method === 'GET' ? call() : recorded(each, given, call)))
+      const result = await abortable(called, limit.signal)
+      if (result instanceof Response) return result
+      const response = answerJson(result, each.status)
+      const unit = cost.statements === 1 ? 'statement' : 'statements'
+      response.headers.set('server-timing', `db;dur=${cost.ms.toFixed(1)};desc="${cost.statements} ${unit}"`)
+      return response
     } finally {
       limit.dispose()
       end()
@@ -157,6 +169,16 @@ export function openApi(parts: ApiParts): Api {
       }
     },
   }
+}
+
+/** Actions are recorded under the name of their sender: most of them by the store itself, the others here. */
+async function recorded(each: Route, given: ApiRequest, call: () => Promise<unknown>): Promise<unknown> {
+  const { store, source, identity, parameters } = given
+  if (each.role === 'open' || source === undefined) return call()
+  const [target] = Object.values(parameters)
+  return store.audit.withActor(identity.name, () =>
+    each.audit === undefined ? call() : store.audit.record({ action: each.audit, target, parameters }, call),
+  )
 }
 
 /** Routes about tenants themselves, which stand where the table is mounted for each of them. */

@@ -12,8 +12,13 @@ import type { ConsumerMetrics } from '../../consumers/insight.ts'
 import type { RunnerDescription } from '../../consumers/runners/runners.ts'
 import type { ConsumerStatus } from '../../consumers/status.ts'
 import type { Page } from '../../core/page.ts'
+import type { AppendResult } from '../../events/append/send.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { LogState } from '../../events/events.ts'
+import type { EventTypeDescription } from '../../events/read/event-types.ts'
+import type { EventPage } from '../../events/read/list.ts'
+import type { StoredEvent } from '../../events/read/stored.ts'
+import type { Categories } from '../../events/streams/categories.ts'
 import type { StreamDescription } from '../../events/streams/streams.ts'
 import type { Attempt } from '../../workflows/insight/activity.ts'
 import type { OpenCounts } from '../../workflows/insight/executions.ts'
@@ -31,10 +36,21 @@ export interface Contract {
   'GET /openapi.json': { answer: object }
   'GET /live': { answer: Response }
   'GET /overview': { answer: Overview }
+  'GET /history': { answer: History }
   'GET /log': { answer: LogState }
+  'GET /events': { answer: EventPage<ShownEvent> }
+  'GET /events/types': { answer: Listed<EventTypeDescription> }
+  'GET /events/at/:position': { answer: ShownEvent }
+  'GET /events/:id/effects': { answer: Page<ShownEvent> }
+  'GET /streams/categories': { answer: Categories }
+  'GET /streams/:stream/events': { answer: Page<ShownEvent> }
+  'POST /streams/:stream/append': { answer: AppendResult }
+  'POST /streams/:stream/archive': { answer: Done }
+  'POST /streams/:stream/restore': { answer: Done }
+  'POST /streams/:stream/tombstone': { answer: Done }
   'GET /streams': { answer: Page<StreamDescription> }
   'GET /streams/:stream': { answer: StreamDescription }
-  'GET /events/:id': { answer: ShownEvent }
+  'GET /events/:id': { answer: EventDetails }
   'GET /consumers': { answer: Page<ConsumerStatus> }
   'GET /consumers/:name': { answer: ConsumerStatus }
   'GET /runners': { answer: Page<RunnerDescription> }
@@ -113,6 +129,34 @@ export interface SessionDescription {
 export type ShownEvent = RecordedEvent & {
   /** Its data is larger than 64 KiB and left out; `GET /events/:id` has it. */
   readonly isCut?: true | undefined
+}
+
+/** One event in full. */
+export type EventDetails = ShownEvent & {
+  /** With `?raw=1`: its JSON as it is stored, with exact numbers. */
+  readonly stored?: StoredEvent | undefined
+}
+
+/** A list that is always whole. */
+export interface Listed<T> {
+  readonly items: readonly T[]
+}
+
+export type HistoryRange = '5m' | '1h' | '24h'
+
+/** Figures over time, as far as this process knows them. */
+export interface History {
+  readonly range: HistoryRange
+  readonly everyMs: number
+  readonly isOfProcess: true
+  readonly series: readonly Series[]
+}
+
+export interface Series {
+  /** A name of `Figures`, or `lagSeconds:<consumer>`. */
+  readonly name: string
+  /** The time in milliseconds, and the value; the oldest first. */
+  readonly points: readonly (readonly [at: number, value: number])[]
 }
 
 /** The figures of the first page, and what needs a person. They are read once for all viewers. */

@@ -5,23 +5,35 @@
 import type { ConsumerMetrics } from '../../consumers/insight.ts'
 import type { Family } from '../../telemetry/metrics.ts'
 import { cached } from '../cached.ts'
+import { openRing } from '../live/ring.ts'
 import type { Monitoring } from '../monitoring.ts'
 import type { ServerSource } from '../server.ts'
-import type { Figures } from './contract.ts'
+import type { Figures, History, HistoryRange } from './contract.ts'
+import type { ApiStore } from './source.ts'
 
 export interface StoreReadings {
   figures(): Promise<Figures>
   /** One at a time; its answer is used again for ten seconds. */
   expensive<T>(name: string, read: () => Promise<T>): Promise<T>
+  /** Figures over time. */
+  history(range: HistoryRange): Promise<History>
 }
 
 const expensiveMs = 10_000
 
-export function openReadings(monitoring: Monitoring, source: ServerSource): StoreReadings {
+export interface ReadingsParts {
+  readonly monitoring: Monitoring
+  readonly store: ApiStore
+  readonly source: ServerSource
+  /** Aborts when the server closes. */
+  readonly signal: AbortSignal
+}
+
+export function openReadings({ monitoring, store, source, signal }: ReadingsParts): StoreReadings {
   const shared = new Map<string, () => Promise<unknown>>()
   let before: Totals | undefined
   let known: { readonly families: readonly Family[]; readonly figures: Figures } | undefined
-  return {
+  const readings: StoreReadings = {
     async figures() {
       const { families, consumers } = await monitoring.metrics(source)
       // The same reading gives the same figures: rates are between two readings.
@@ -38,7 +50,14 @@ export function openReadings(monitoring: Monitoring, source: ServerSource): Stor
       shared.set(name, asked)
       return asked() as Promise<T>
     },
+    history: range => ring().read(range),
   }
+  let opened: ReturnType<typeof openRing> | undefined
+  const ring = (): ReturnType<typeof openRing> => {
+    opened ??= openRing(store, readings, signal)
+    return opened
+  }
+  return readings
 }
 
 interface Totals {

@@ -2,6 +2,7 @@
 import type { Tenants } from '../../tenants/tenants.ts'
 import type { Access, Identity } from '../access/access.ts'
 import type { Redaction } from '../access/redact.ts'
+import type { LiveConnections } from '../live/live.ts'
 import type { ServerSource } from '../server.ts'
 import type { StoreReadings } from './readings.ts'
 import type { ApiStore } from './source.ts'
@@ -13,6 +14,7 @@ export interface ApiRequest<Parameters = Record<string, string>, Query = object,
   readonly tenant: string | undefined
   /** Readings of the store that all requests share. */
   readonly readings: StoreReadings
+  readonly live: LiveConnections
   readonly parameters: Parameters
   readonly query: Query
   readonly body: Body

@@ -43,6 +43,8 @@ export interface Route {
   readonly cli: string | undefined
   /** Whether it belongs to the whole store and not to one tenant. */
   readonly isOfStore: boolean
+  /** The action in the audit, for calls that the store itself does not record. */
+  readonly audit: string | undefined
   readonly call: (request: ApiRequest<never, never, never>) => Promise<unknown>
 }
 
@@ -92,6 +94,7 @@ export interface RouteOptions<K extends RouteKey, Q extends Fields, B extends Fi
   readonly status?: 200 | 202 | undefined
   readonly cli?: string | undefined
   readonly isOfStore?: boolean | undefined
+  readonly audit?: string | undefined
   call(request: ApiRequest<Record<ParametersOf<K>, string>, ValuesOf<Q>, ValuesOf<B>>): Promise<Contract[K]['answer']>
 }
 
@@ -100,9 +103,9 @@ export function route<K extends RouteKey, const Q extends Fields = NoFields, con
   options: RouteOptions<K, Q, B>,
 ): Route {
   const [method, path] = key.split(' ') as [Method, string]
-  const { role, summary, query = {}, body, status = 200, cli, isOfStore = false } = options
+  const { role, summary, query = {}, body, status = 200, cli, isOfStore = false, audit } = options
   const call = options.call as unknown as Route['call']
-  return { key, method, path, role, summary, query, body, status, cli, isOfStore, call }
+  return { key, method, path, role, summary, query, body, status, cli, isOfStore, audit, call }
 }
 
 /** Parameters of every list. */

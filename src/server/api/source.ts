@@ -2,6 +2,7 @@
  * What the API needs of a store. The server stands below `store.ts`, so it names the parts that it calls; a `Store` fits
  * as it is. All of them are public: the API can do nothing that a program cannot.
  */
+import type { Audit } from '../../audit/audit.ts'
 import type { ConsumerAdministration } from '../../consumers/administration.ts'
 import type { DeadLetters } from '../../consumers/dead-letters/dead-letters.ts'
 import type { Runners } from '../../consumers/runners/runners.ts'
@@ -32,6 +33,7 @@ export interface ApiStore {
   readonly workflows: Workflows
   readonly deadLetters: DeadLetters
   readonly runners: Runners
+  readonly audit: Audit
   upkeep(options?: UpkeepOptions): Promise<UpkeepReport>
   doctor(options?: DoctorOptions): Promise<Diagnosis>
   metrics(): Record<Counter, number>

@@ -3,6 +3,7 @@ import type { Route } from '../route.ts'
 import { consumerRoutes } from './consumers.ts'
 import { deadLetterRoutes } from './dead-letters.ts'
 import { eventRoutes } from './events.ts'
+import { liveRoutes } from './live.ts'
 import { runnerRoutes } from './runners.ts'
 import { storeRoutes } from './store.ts'
 import { streamRoutes } from './streams.ts'
@@ -10,6 +11,7 @@ import { workflowRoutes } from './workflows.ts'
 
 export const routes: readonly Route[] = [
   ...storeRoutes,
+  ...liveRoutes,
   ...eventRoutes,
   ...streamRoutes,
   ...consumerRoutes,

@@ -1,6 +1,8 @@
 /** The store as a whole: what it is, its figures, and logging in. */
 import { hostname } from 'node:os'
+import { historyRanges } from '../../live/ring.ts'
 import { packageVersion } from '../../version.ts'
+import type { HistoryRange } from '../contract.ts'
 import { readNeeds } from '../needs.ts'
 import { type Route, route } from '../route.ts'
 
@@ -33,6 +35,12 @@ export const storeRoutes: readonly Route[] = [
         identity.role === 'watch' ? [] : (await store.workflows.attempts({ outcome: 'failed', limit: 10 })).items
       return { ...figures, needs, failures: failures.map(each => ({ ...each, error: redact.error(each.error) })) }
     },
+  }),
+  route('GET /history', {
+    role: 'watch',
+    summary: 'Figures over time, as far as this process knows them',
+    query: { range: { kind: 'text', choices: historyRanges, summary: 'Default: 5m' } },
+    call: ({ readings, query }) => readings.history((query.range as HistoryRange | undefined) ?? '5m'),
   }),
   route('GET /log', {
     role: 'read',
