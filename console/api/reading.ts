@@ -14,7 +14,7 @@ export interface Reading<T> {
   reload(): void
 }
 
-export interface ReadingOptions extends Omit<RequestOptions, 'signal' | 'body'> {
+export interface ReadingOptions extends Omit<RequestOptions, 'signal'> {
   /** Reads it again this often while the page is live and seen. Default: never. */
   readonly everyMs?: number | undefined
   /** Waits while it is false. */
@@ -31,9 +31,9 @@ interface State<T> {
 }
 
 export function useReading<K extends Key>(key: K, options: ReadingOptions = {}): Reading<AnswerOf<K>> {
-  const { parameters, query, everyMs, when = true } = options
+  const { parameters, query, body, everyMs, when = true } = options
   const of = `${key} ${JSON.stringify(parameters ?? {})}`
-  const asked = `${of} ${JSON.stringify(query ?? {})}`
+  const asked = `${of} ${JSON.stringify([query, body])}`
   const [state, setState] = useState<State<AnswerOf<K>>>({ of, isLoading: true })
   const [round, setRound] = useState(0)
   const isBusy = useRef(false)
@@ -42,7 +42,7 @@ export function useReading<K extends Key>(key: K, options: ReadingOptions = {}):
     if (!when) return
     const abort = new AbortController()
     isBusy.current = true
-    request(key, { parameters, query, signal: abort.signal })
+    request(key, { parameters, query, body, signal: abort.signal })
       .then(({ data, cost }) => setState({ of, data, cost, at: Date.now(), isLoading: false }))
       .catch((error: unknown) => {
         if (!abort.signal.aborted)

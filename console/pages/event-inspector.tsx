@@ -19,7 +19,7 @@ type Shown = AnswerOf<'GET /events/:id'>
 type Tab = 'event' | 'effects' | 'headers' | 'why'
 
 export function EventInspector({ id, address }: { id: string; address: Address }) {
-  const event = useReading('GET /events/:id', { parameters: { id } })
+  const event = useReading('GET /events/:id', { parameters: { id }, query: { raw: 1 } })
   const tab = (address.query.tab ?? 'event') as Tab
   const close = (): void => address.replace({ open: undefined, tab: undefined })
   const shown = event.data
@@ -74,12 +74,16 @@ function TabOf({ tab, event }: { tab: Tab; event: Shown }): ComponentChildren {
     <>
       <section>
         <h2>
-          Data <span class="faint mini light push">schema {event.schemaVersion}</span>
+          Data{' '}
+          <span class="faint mini light push">
+            schema {event.schemaVersion}
+            {event.stored !== undefined && event.stored.shapes.length > 1 ? ', upcast' : ''}
+          </span>
         </h2>
         {event.isCut ? (
           <p class="dim">Its data is larger than 64 KiB and left out here.</p>
         ) : (
-          <JsonView value={event.data} />
+          <JsonView value={event.data} text={event.stored?.data} />
         )}
       </section>
       <section>

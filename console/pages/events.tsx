@@ -165,7 +165,7 @@ function columns(address: Address): Column<ListedEvent>[] {
     { head: 'Data', cellClass: 'oneline', cell: event => <OneLine value={event.data} /> },
     {
       head: 'Workflow',
-      class: 'w-120 hide-narrow',
+      class: 'w-148 hide-narrow',
       cellClass: 'mono faint hide-narrow',
       cell: event => (
         <a href={pageUrl(`/workflows/${encodeURIComponent(event.correlationId)}`)}>{shortId(event.correlationId)}</a>

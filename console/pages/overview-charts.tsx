@@ -5,6 +5,7 @@ import { Chart, type Series } from '../parts/chart.tsx'
 import { type Point, recent, type SeriesByName } from '../shell/figures.ts'
 import type { Taste } from '../shell/taste.ts'
 
+const spans = { '5m': 300_000, '1h': 3_600_000, '24h': 86_400_000 }
 const tones = ['1', '2', '3', '4'] as const
 
 export function OverviewCharts({ range }: { range: Taste['range'] }) {
@@ -19,19 +20,21 @@ export function OverviewCharts({ range }: { range: Taste['range'] }) {
   )
   return (
     <section class="panel charts" aria-label="Charts">
-      <Lines title="Events per second" of={series} names={[['eventsPerSecond', 'events']]} />
+      <Lines title="Events per second" span={spans[range]} of={series} names={[['eventsPerSecond', 'events']]} />
       <Lines
         title="Executions per second"
         of={series}
+        span={spans[range]}
         names={[
           ['executionsPerSecond', 'done'],
           ['failuresPerSecond', 'failed for good'],
         ]}
       />
-      <Lines title="Lag, seconds" of={series} names={lagNames(series)} />
+      <Lines title="Lag, seconds" span={spans[range]} of={series} names={lagNames(series)} />
       <Lines
         title="Open work"
         of={series}
+        span={spans[range]}
         names={[
           ['executionsOpen', 'executions'],
           ['workflowsActive', 'workflows'],
@@ -43,10 +46,10 @@ export function OverviewCharts({ range }: { range: Taste['range'] }) {
 
 type Names = readonly (readonly [name: string, label: string])[]
 
-function Lines({ title, of, names }: { title: string; of: SeriesByName; names: Names }) {
+function Lines({ title, of, names, span }: { title: string; of: SeriesByName; names: Names; span: number }) {
   const wanted = JSON.stringify(names)
   const { times, series } = useMemo(() => align(of, JSON.parse(wanted) as Names), [of, wanted])
-  return <Chart title={title} times={times} series={series} />
+  return <Chart title={title} times={times} series={series} spanMs={span} />
 }
 
 /** One list of times for all lines; a line has no value where it was not measured. */

@@ -13,6 +13,22 @@ export const pages: readonly (readonly [path: string, page: FunctionComponent])[
   ['/events', lazy(() => import('./events.tsx').then(module => module.EventsPage))],
   ['/streams', lazy(() => import('./streams.tsx').then(module => module.StreamsPage))],
   ['/streams/:stream', lazy(() => import('./stream.tsx').then(module => module.StreamPage))],
+  ['/workflows', lazy(() => import('./workflows.tsx').then(module => module.WorkflowsPage))],
+  ['/workflows/:id', lazy(() => import('./workflow/workflow.tsx').then(module => module.WorkflowPage))],
+  ['/dead-letters', lazy(() => import('./dead-letters.tsx').then(module => module.DeadLettersPage))],
+  ['/projections', lazy(() => import('./projections.tsx').then(module => module.ProjectionsPage))],
+  ['/projections/:name', lazy(() => import('./projection.tsx').then(module => module.ProjectionPage))],
+  ['/subscriptions', lazy(() => import('./subscriptions.tsx').then(module => module.SubscriptionsPage))],
+  ['/handlers', lazy(() => import('./handlers.tsx').then(module => module.HandlersPage))],
+  ['/schedules', lazy(() => import('./schedules.tsx').then(module => module.SchedulesPage))],
+  ['/runners', lazy(() => import('./runners.tsx').then(module => module.RunnersPage))],
+  ['/operations', lazy(() => import('./operations.tsx').then(module => module.OperationsPage))],
+  ['/health', lazy(() => import('./health.tsx').then(module => module.HealthPage))],
+  ['/documents', lazy(() => import('./documents.tsx').then(module => module.DocumentsPage))],
+  ['/documents/:name', lazy(() => import('./collection.tsx').then(module => module.CollectionPage))],
+  ['/documents/:name/:id', lazy(() => import('./document.tsx').then(module => module.DocumentPage))],
+  ['/tenants', lazy(() => import('./tenants.tsx').then(module => module.TenantsPage))],
+  ['/settings', lazy(() => import('./settings.tsx').then(module => module.SettingsPage))],
 ]
 
 export function NotFound() {

@@ -1,10 +1,10 @@
 /** One stream: its events as a thread with the gaps in time, and its state at the version that is chosen. */
 import { useMemo, useRef } from 'preact/hooks'
 import { useRoute } from 'preact-iso'
-import { refusedFor, request } from '../api/api.ts'
+import { refusedFor } from '../api/api.ts'
 import { useFeed } from '../api/live.ts'
 import { pageUrl } from '../api/place.ts'
-import { type Reading, refusalOf, useReading } from '../api/reading.ts'
+import { type Reading, useReading } from '../api/reading.ts'
 import type { AnswerOf } from '../api/routes.ts'
 import { OneLine } from '../json/view.tsx'
 import { Cost } from '../parts/cost.tsx'
@@ -13,8 +13,8 @@ import { clockTime, duration, exactTime, plural } from '../parts/format.ts'
 import { Icon } from '../parts/icon.tsx'
 import { Button } from '../parts/parts.tsx'
 import { Empty, Show } from '../parts/reading.tsx'
+import { act } from '../shell/act.ts'
 import { useKeys } from '../shell/keys.ts'
-import { say } from '../shell/said.tsx'
 import { type Address, useAddress, useWhere } from '../shell/where.ts'
 import { StreamState } from './stream-state.tsx'
 
@@ -146,23 +146,14 @@ function StreamActions({
   described: Reading<AnswerOf<'GET /streams/:stream'>>
 }) {
   const state = described.data?.state
-  const act = async (verb: 'archive' | 'restore' | 'tombstone', reason?: string): Promise<void> => {
-    try {
-      await request(`POST /streams/:stream/${verb}`, {
-        parameters: { stream },
-        body: reason === undefined ? {} : { reason },
-      })
-      described.reload()
-      const undo = { archive: 'restore', restore: 'archive' } as const
-      say(
-        `${stream} is ${verb === 'restore' ? 'open again' : `${verb}${verb === 'archive' ? 'd' : 'd'}`}.`,
-        verb === 'tombstone'
-          ? {}
-          : { undo: { label: verb === 'archive' ? 'Restore' : 'Archive', run: () => void act(undo[verb]) } },
-      )
-    } catch (error) {
-      say(refusalOf(error).message, { isBad: true })
-    }
+  const run = async (verb: 'archive' | 'restore'): Promise<void> => {
+    const isArchived = verb === 'archive'
+    await act(`POST /streams/:stream/${verb}`, {
+      parameters: { stream },
+      done: isArchived ? `${stream} is archived.` : `${stream} is open again.`,
+      undo: { label: isArchived ? 'Restore' : 'Archive', run: () => void run(isArchived ? 'restore' : 'archive') },
+      after: described.reload,
+    })
   }
   const tombstone = async (): Promise<void> => {
     const answer = await ask({
@@ -173,7 +164,13 @@ function StreamActions({
       name: stream,
       command: `rillflow streams tombstone ${stream}`,
     })
-    if (answer !== undefined) await act('tombstone')
+    if (answer === undefined) return
+    await act('POST /streams/:stream/tombstone', {
+      parameters: { stream },
+      body: { confirm: stream },
+      done: `${stream} is tombstoned.`,
+      after: described.reload,
+    })
   }
   if (state === undefined || state === 'tombstoned') return null
   return (
@@ -181,7 +178,7 @@ function StreamActions({
       <Button
         small
         refused={refusedFor('operate')}
-        onClick={() => void act(state === 'archived' ? 'restore' : 'archive')}
+        onClick={() => void run(state === 'archived' ? 'restore' : 'archive')}
       >
         {state === 'archived' ? 'Restore' : 'Archive'}
       </Button>

@@ -17,14 +17,16 @@ interface ChartProps {
   series: readonly Series[]
   unit?: string
   height?: number
+  /** How far back the time goes; the end is now. Default: as far as there is data. */
+  spanMs?: number | undefined
 }
 
-export function Chart({ title, times, series, unit = '', height = 136 }: ChartProps) {
+export function Chart({ title, times, series, unit = '', height = 136, spanMs }: ChartProps) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | undefined>(undefined)
   const [pointed, setPointed] = useState<number | undefined>(undefined)
   const { theme } = taste.value
-  const shape = `${theme} ${series.map(({ name, tone }) => `${name}:${tone}`).join()} ${height}`
+  const shape = `${theme} ${series.map(({ name, tone }) => `${name}:${tone}`).join()} ${height} ${spanMs}`
 
   useEffect(() => {
     let isOver = false
@@ -33,7 +35,7 @@ export function Chart({ title, times, series, unit = '', height = 136 }: ChartPr
     import('uplot')
       .then(({ default: Plot }) => {
         if (isOver || box === null) return
-        const made = new Plot(optionsOf(box, series, height, setPointed), dataOf(times, series), box)
+        const made = new Plot(optionsOf(box, series, { height, spanMs }, setPointed), dataOf(times, series), box)
         plot.current = made
         const resized = new ResizeObserver(() => made.setSize({ width: box.clientWidth, height }))
         resized.observe(box)
@@ -103,7 +105,7 @@ function colour(box: HTMLElement, name: string): string {
 function optionsOf(
   box: HTMLElement,
   series: readonly Series[],
-  height: number,
+  { height, spanMs }: { height: number; spanMs: number | undefined },
   onPoint: (index: number | undefined) => void,
 ): uPlot.Options {
   const text = (): string => colour(box, 'text')
@@ -113,10 +115,15 @@ function optionsOf(
   return {
     width: box.clientWidth,
     height,
-    padding: [8, 4, 0, 0],
+    padding: [8, 18, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
-    scales: { y: { range: (_, low, high) => [Math.min(0, low), high <= 0 ? 1 : high * 1.12] } },
+    scales: {
+      ...(spanMs !== undefined && {
+        x: { range: () => [(Date.now() - spanMs) / 1000, Date.now() / 1000] as [number, number] },
+      }),
+      y: { range: (_, low, high) => [Math.min(0, low), high <= 0 ? 1 : high * 1.12] },
+    },
     axes: [
       {
         stroke: text,
@@ -124,7 +131,8 @@ function optionsOf(
         grid: { show: false },
         ticks: { show: false },
         size: 22,
-        space: 110,
+        space: 84,
+        incrs: [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 21_600, 43_200],
         values: (_, splits) => splits.map(at => clockTime(at * 1000)),
       },
       {

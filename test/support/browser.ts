@@ -7,13 +7,21 @@
  *     Linux x64 with glibc               the packed Chromium
  *     elsewhere                          Chrome, Edge or Chromium that is installed
  */
-import { createReadStream, createWriteStream, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { chmod, mkdtemp } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { fileURLToPath } from 'node:url'
 import { brotliDecompressSync, createBrotliDecompress } from 'node:zlib'
-import { readFileSync } from 'node:fs'
 import { type Browser, chromium, type LaunchOptions } from 'playwright-core'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -25,7 +33,9 @@ export async function findBrowser(): Promise<LaunchOptions | undefined> {
   const given = process.env.RILLFLOW_TEST_BROWSER
   if (given !== undefined && given !== '') return { executablePath: given }
   if (isPackedHere()) return unpacked()
-  const installed = ['/usr/bin/chromium', '/usr/bin/google-chrome', ...installedElsewhere()].find(path => existsSync(path))
+  const installed = ['/usr/bin/chromium', '/usr/bin/google-chrome', ...installedElsewhere()].find(path =>
+    existsSync(path),
+  )
   return installed === undefined ? undefined : { executablePath: installed }
 }
 
@@ -97,7 +107,8 @@ async function unpack(): Promise<void> {
 /** Files and links of a plain tar archive. */
 function untar(archive: Buffer, folder: string): void {
   for (let at = 0; at + 512 <= archive.length; ) {
-    const text = (from: number, length: number): string => archive.toString('utf8', at + from, at + from + length).replace(/\0.*$/s, '')
+    const text = (from: number, length: number): string =>
+      archive.toString('utf8', at + from, at + from + length).replace(/\0.*$/s, '')
     const name = text(0, 100)
     if (name === '') return
     const size = Number.parseInt(text(124, 12), 8) || 0

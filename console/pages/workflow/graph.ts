@@ -49,9 +49,11 @@ export interface Layout {
 }
 
 const foldFrom = 6
-const column = 268
+const column = 236
+/** Between the first event and its handlers no label is needed. */
+const firstColumn = 188
 const row = 84
-export const boxWidth = 156
+export const boxWidth = 144
 const boxHeight = 60
 
 /** `unfolded`: keys of boxes whose executions are drawn one by one. */
@@ -85,7 +87,7 @@ export function layOut(
     const height = heightOf(node.data)
     return {
       box: node.data,
-      x: (node.depth - 1) * column,
+      x: node.depth === 1 ? 0 : firstColumn + (node.depth - 2) * column,
       y: node.x - least + 44 - height / 2,
       width: widthOf(node.data),
       height,
