@@ -167,10 +167,13 @@ export function assemble<M extends EventMap>(
     engine: database.engine,
     events: openEvents<M>(parts),
     streams: recorded('streams', openStreams(parts), operatorVerbs.streams),
-    documents: ((given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
-      typeof given === 'object' && given.kind === 'projection'
-        ? projections.documents(given)
-        : collections.documents(given, more)) as unknown as OpenDocuments<M>,
+    documents: Object.assign(
+      (given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
+        typeof given === 'object' && given.kind === 'projection'
+          ? projections.documents(given)
+          : collections.documents(given, more),
+      { list: collections.list },
+    ) as unknown as OpenDocuments<M>,
     rows: projections.rows as unknown as OpenRows<M>,
     newId: category => newId(nameOf(category), log.ids),
     schema,
@@ -251,7 +254,13 @@ const operatorVerbs = {
   schedules: { pause: ['schedule'], resume: ['schedule'], trigger: ['schedule'], delete: ['schedule'] },
   runners: { promote: ['runner'], demote: ['runner'] },
   consumers: { pause: ['consumer'], resume: ['consumer'], reset: ['consumer', 'position'], remove: ['consumer'] },
-  deadLetters: { retry: ['of', 'eventId'], retryAll: [], resolve: ['of', 'eventId'], delete: ['of', 'eventId'] },
+  deadLetters: {
+    retry: ['of', 'eventId'],
+    retryAll: [],
+    resolve: ['of', 'eventId'],
+    resolveAll: [],
+    delete: ['of', 'eventId'],
+  },
 } as const
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }

@@ -169,6 +169,10 @@ create index dead_letters_execution on "rillflow"."dead_letters" (execution) whe
 create index dead_letters_correlation on "rillflow"."dead_letters" (correlation_id)
   where correlation_id is not null and state in ('open', 'retrying');
 
+create index dead_letters_owner on "rillflow"."dead_letters" (state, consumer, position);
+
+create index dead_letters_latest on "rillflow"."dead_letters" (state, last_failed_at, position);
+
 create index dead_letters_state on "rillflow"."dead_letters" (state) where correlation_id is not null;
 
 create table "rillflow"."snapshots" (
@@ -495,7 +499,7 @@ create table "rillflow"."audit" (
 create index audit_started_at on "rillflow"."audit" (started_at, id);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '5af6b2b374ba3b2e411b1c96a3c5b9bc79cd54061b4dc72a5488ed1802dfd289', true);
+values (1, 'baseline', '7a6f2d72452576be6f67ac23679c7ef5ad228748143a08d4d453a838d72d141e', true);
 
 -- function clock
 

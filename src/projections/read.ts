@@ -11,6 +11,7 @@
  */
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
+import type { Page, PageOptions } from '../core/page.ts'
 import type { Executor } from '../database/database.ts'
 import {
   type Collection,
@@ -20,6 +21,7 @@ import {
   withCollection,
 } from '../documents/collection.ts'
 import { type Documents, documentsOf, type ReadDocuments } from '../documents/documents.ts'
+import type { CollectionDescription } from '../documents/list-collections.ts'
 import { openRows, type Rows } from '../documents/query/query.ts'
 import type { StoredDocument } from '../documents/read.ts'
 import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
@@ -37,6 +39,8 @@ export interface OpenDocuments<M extends EventMap = UntypedEvents> {
   <Doc extends object>(projection: DocumentProjection<Doc, EventsAccepted<M>>): ReadDocuments<Doc>
   /** The documents of a collection without a definition. */
   <Doc extends object = Record<string, unknown>>(name: string, options?: CollectionOptions<Doc>): Documents<Doc>
+  /** The collections of the store by name, with their size and their indexes. */
+  list(options?: PageOptions): Promise<Page<CollectionDescription>>
 }
 
 /** `store.rows`: the rows of a table projection. */

@@ -42,6 +42,7 @@ import { workflowHints } from './hints.ts'
 import { type Executions, resumeExecution } from './insight/executions.ts'
 import { type Handlers, openHandlers } from './insight/handlers.ts'
 import { type Insight, openInsight } from './insight/insight.ts'
+import { listExecutions } from './insight/list-executions.ts'
 import { type PublishOptions, publish } from './publish.ts'
 import { storeRoutes } from './routes.ts'
 import type { Schedule } from './schedules/schedule.ts'
@@ -185,7 +186,10 @@ export function openWorkflows<M extends EventMap>(
     },
     sync,
     handlers: openHandlers(log, hints, code.names),
-    executions: { resume: executionId => resumeExecution(log, hints, executionId) },
+    executions: {
+      list: async (options = {}) => listExecutions(log, options),
+      resume: executionId => resumeExecution(log, hints, executionId),
+    },
     lanes: openLanes(log, hints),
     schedules: openSchedules(log, hints, scheduler, syncIfStored),
   }

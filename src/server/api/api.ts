@@ -18,10 +18,12 @@
  * - Positions are numbers, times ISO text, a list is `{ items, next }`; an error is `{ error: { code, … } }`.
  */
 import { Hono } from 'hono'
-import { abortable, deadline } from '../../core/abort.ts'
+import { actingAs } from '../../audit/actor.ts'
+import { abortable, deadline, onAbort } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import type { Log } from '../../events/log.ts'
 import { countCost } from '../../telemetry/cost.ts'
+import { channels } from '../../telemetry/telemetry.ts'
 import { TenantNotFound, TenantRequired } from '../../tenants/errors.ts'
 import type { Access, Identity } from '../access/access.ts'
 import { checkContentType } from '../access/origin.ts'
@@ -30,6 +32,7 @@ import type { LiveConnections } from '../live/live.ts'
 import type { Monitoring } from '../monitoring.ts'
 import type { ServerSource } from '../server.ts'
 import { answerError, answerJson, RequestRefused } from './answer.ts'
+import { type Operations, openOperations } from './operations.ts'
 import { openReadings, type StoreReadings } from './readings.ts'
 import type { ApiRequest } from './request.ts'
 import { mayAct, parseBody, parseQuery, type Route } from './route.ts'
@@ -63,6 +66,15 @@ const maxBodyBytes = 1024 * 1024
 export function openApi(parts: ApiParts): Api {
   const readings = new WeakMap<Log, StoreReadings>()
   const running = new Map<string, number>()
+  const operations = new WeakMap<object, Operations>()
+  /** Those about all tenants belong to the target itself. */
+  const operationsOf = (source: ServerSource | undefined): Operations => {
+    const key = source?.log ?? parts.target
+    const known = operations.get(key) ?? openOperations()
+    if (!operations.has(key)) onAbort(parts.live.signal, known.close)
+    operations.set(key, known)
+    return known
+  }
   const readingsOf = (store: ApiStore, source: ServerSource): StoreReadings => {
     const { monitoring, live } = parts
     const known = readings.get(source.log) ?? openReadings({ monitoring, store, source, signal: live.signal })
@@ -85,7 +97,7 @@ export function openApi(parts: ApiParts): Api {
 
   async function handle(each: Route, arrived: Arrived, parameters: Record<string, string>): Promise<Response> {
     const { request, address, tenant } = arrived
-    const identity = await identify(each, arrived)
+    const identity = await identify(each, arrived, parameters)
     const query = parseQuery(each.key, each.query, new URL(request.url).searchParams)
     const body = each.body === undefined ? {} : parseBody(each.key, each.body, await readBody(request))
     const { store, source } = openTarget(each, tenant, identity)
@@ -96,6 +108,7 @@ export function openApi(parts: ApiParts): Api {
         ...{ store, source, tenant, identity, parameters, query, body, request, address, access: parts.access },
         ...{ tenants: parts.target.tenants, redact: parts.redact, signal: limit.signal },
         live: parts.live,
+        operations: operationsOf(source),
         readings: source && readingsOf(store, source),
       } as ApiRequest
       const call = (): Promise<unknown> => each.call(given as ApiRequest<never, never, never>)
@@ -113,7 +126,11 @@ export function openApi(parts: ApiParts): Api {
     }
   }
 
-  async function identify(each: Route, { request, address, tenant }: Arrived): Promise<Identity> {
+  async function identify(
+    each: Route,
+    { request, address, tenant }: Arrived,
+    parameters: Record<string, string>,
+  ): Promise<Identity> {
     const arrival = { request, address }
     parts.access.check(arrival)
     if (request.method !== 'GET' && request.method !== 'HEAD') checkContentType(request)
@@ -123,10 +140,12 @@ export function openApi(parts: ApiParts): Api {
       throw new RequestRefused(401, 'unauthenticated', 'Send the token in the header "Authorization: Bearer …".', {
         'www-authenticate': 'Bearer',
       })
-    if (!mayAct(identity.role, each.role))
-      throw new RequestRefused(403, 'forbidden', `This needs the role "${each.role}". You have "${identity.role}".`)
     if (tenant !== undefined && identity.tenants !== undefined && !identity.tenants.includes(tenant))
       throw new RequestRefused(403, 'forbidden', 'You may not see this tenant.')
+    if (!mayAct(identity.role, each.role)) {
+      await recordRefused(each, parts.target, { tenant, identity, parameters })
+      throw new RequestRefused(403, 'forbidden', `This needs the role "${each.role}". You have "${identity.role}".`)
+    }
     return identity
   }
 
@@ -173,12 +192,37 @@ export function openApi(parts: ApiParts): Api {
 
 /** Actions are recorded under the name of their sender: most of them by the store itself, the others here. */
 async function recorded(each: Route, given: ApiRequest, call: () => Promise<unknown>): Promise<unknown> {
-  const { store, source, identity, parameters } = given
-  if (each.role === 'open' || source === undefined) return call()
+  const { store, source, identity, parameters, tenant } = given
+  if (each.role === 'open') return call()
   const [target] = Object.values(parameters)
-  return store.audit.withActor(identity.name, () =>
-    each.audit === undefined ? call() : store.audit.record({ action: each.audit, target, parameters }, call),
-  )
+  const { name, role } = identity
+  const report = (outcome: 'done' | 'failed'): void =>
+    source?.log.telemetry.publish(channels.action, () => ({ route: each.key, tenant, name, role, parameters, outcome }))
+  try {
+    const result = await actingAs(name, () =>
+      each.audit === undefined ? call() : store.audit.record({ action: each.audit, target, parameters }, call),
+    )
+    report('done')
+    return result
+  } catch (error) {
+    report('failed')
+    throw error
+  }
+}
+
+/** An action that its sender may not do is in the audit, too. */
+async function recordRefused(
+  each: Route,
+  target: ApiTarget,
+  { tenant, identity, parameters }: { tenant: string | undefined; identity: Identity; parameters: object },
+): Promise<void> {
+  if (each.method === 'GET' || (target.tenants !== undefined && tenant === undefined)) return
+  const { store } = target.open(tenant)
+  const refuse = async (): Promise<never> => {
+    throw new RequestRefused(403, 'forbidden', `It needs the role "${each.role}".`)
+  }
+  const action = { action: 'http.refused', target: each.key, parameters: { ...parameters, role: identity.role } }
+  await actingAs(identity.name, () => store.audit.record(action, refuse)).catch(() => {})
 }
 
 /** Routes about tenants themselves, which stand where the table is mounted for each of them. */

@@ -4,6 +4,7 @@ import type { Access, Identity } from '../access/access.ts'
 import type { Redaction } from '../access/redact.ts'
 import type { LiveConnections } from '../live/live.ts'
 import type { ServerSource } from '../server.ts'
+import type { Operations } from './operations.ts'
 import type { StoreReadings } from './readings.ts'
 import type { ApiStore } from './source.ts'
 
@@ -15,6 +16,7 @@ export interface ApiRequest<Parameters = Record<string, string>, Query = object,
   /** Readings of the store that all requests share. */
   readonly readings: StoreReadings
   readonly live: LiveConnections
+  readonly operations: Operations
   readonly parameters: Parameters
   readonly query: Query
   readonly body: Body

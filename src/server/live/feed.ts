@@ -6,6 +6,7 @@ import { onAbort, sleep } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import type { EventFilter } from '../../events/read/log.ts'
 import type { Redaction } from '../access/redact.ts'
+import type { Operations } from '../api/operations.ts'
 import type { StoreReadings } from '../api/readings.ts'
 import { shownEvent } from '../api/shown.ts'
 import type { ApiStore } from '../api/source.ts'
@@ -24,6 +25,7 @@ export interface FeedOptions {
   readonly redact: Redaction
   readonly store: ApiStore
   readonly readings: StoreReadings
+  readonly operations: Operations
   readonly signal: AbortSignal
   readonly onEnd: () => void
 }
@@ -116,6 +118,10 @@ function sourcesOf(options: FeedOptions, start: Start, buffer: Buffer): Promise<
   if (isWanted('figures')) sources.push(everyTwoSeconds())
   if (isWanted('events')) sources.push(followEvents())
   if (isWanted('activity') || isWanted('deadLetters')) sources.push(followActivity())
+  if (isWanted('operations')) {
+    const leave = options.operations.watch(operation => buffer.add('operations', operation))
+    onAbort(signal, leave)
+  }
   return sources
 
   async function everyTwoSeconds(): Promise<void> {

@@ -3,15 +3,19 @@
  * at most 10 000 are counted, each by an index that holds nothing else: never a whole table.
  */
 import { canonicalUuid } from '../../core/id.ts'
+import type { Page } from '../../core/page.ts'
 import { type Fragment, fragment, joinFragments, numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { lockWorkflows, wakeSuspended } from '../dispatch/enqueue.ts'
 import { ExecutionNotParked } from '../errors.ts'
 import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
+import type { ExecutionDescription, ListExecutionsOptions } from './list-executions.ts'
 
 /** The executions of a store: `store.workflows.executions`. */
 export interface Executions {
+  /** Open executions by id: 100 in a page by default, at most 1000. */
+  list(options?: ListExecutionsOptions): Promise<Page<ExecutionDescription>>
   /** Lets an execution continue that was parked because its code did not fit its recorded steps. */
   resume(executionId: string): Promise<void>
 }
@@ -36,7 +40,7 @@ export type ExecutionState =
 export type OpenCounts = Readonly<Record<ExecutionState, number>>
 
 /** Each by an index of its own: its condition has to be the text of the statement. */
-const conditions: Readonly<Record<ExecutionState, Fragment>> = {
+export const conditions: Readonly<Record<ExecutionState, Fragment>> = {
   ready: fragment`x.state = 'ready'`,
   running: fragment`x.state = 'running' and x.worker is not null`,
   delayed: fragment`x.state = 'delayed'`,
@@ -48,7 +52,7 @@ const conditions: Readonly<Record<ExecutionState, Fragment>> = {
   stopping: fragment`x.state = 'stopping'`,
 }
 
-const executionStates = Object.keys(conditions) as ExecutionState[]
+export const executionStates: readonly ExecutionState[] = Object.keys(conditions) as ExecutionState[]
 
 /** In the text of the statement, too: without the limit the planner expects to read a tenth of the table. */
 const maxCounted = numeral(10_000)

@@ -23,7 +23,7 @@ export const liveRoutes: readonly Route[] = [
       after: { kind: 'text', summary: 'The id of the last message, to continue there; as the header Last-Event-ID' },
     },
     cli: 'rillflow events tail --follow',
-    async call({ store, readings, redact, live, identity, address, request, query }) {
+    async call({ store, readings, operations, redact, live, identity, address, request, query }) {
       const wanted = query.topics as readonly Topic[]
       if (!mayAct(identity.role, 'read') && wanted.some(topic => topic !== 'figures'))
         throw new RequestRefused(403, 'forbidden', 'The role "watch" sees figures alone.')
@@ -36,7 +36,7 @@ export const liveRoutes: readonly Route[] = [
       const { correlationId } = query
       try {
         return await openFeed({
-          ...{ store, readings, redact, onEnd, correlationId, topics: wanted, signal: ended.signal },
+          ...{ store, readings, operations, redact, onEnd, correlationId, topics: wanted, signal: ended.signal },
           after: query.after ?? request.headers.get('last-event-id') ?? undefined,
           filter: {
             types: query.types,
