@@ -70,14 +70,18 @@ export function useEventList(query: EventQuery): EventList {
   }, [asked, round, feedRound])
 
   const known = state.events[0]?.position ?? 0
-  const { since: _, until, ...filter } = query
+  const { since: _, until, userId, ...filter } = query
   useFeed(
     ['events'],
     (topic, messages) => {
       if (topic === 'gap') return setRound(old => old + 1)
       if (topic !== 'events' || until !== undefined) return
       const last = waiting.current.at(-1)?.position ?? known
-      waiting.current.push(...(messages as ListedEvent[]).filter(event => event.position > last))
+      waiting.current.push(
+        ...(messages as ListedEvent[]).filter(
+          event => event.position > last && (userId === undefined || event.userId === userId),
+        ),
+      )
       if (waiting.current.length > maxFresh) return setRound(old => old + 1)
       setFresh(waiting.current.length)
       if (isAtRest()) take()

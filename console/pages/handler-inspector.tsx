@@ -39,7 +39,6 @@ export function HandlerInspector({
     if (answer !== undefined)
       await act('POST /handlers/:name/retire', {
         parameters: { name },
-        body: { confirm: name },
         done: `${name} is retired.`,
       })
   }

@@ -1,7 +1,7 @@
 /** Health: what the doctor finds, with the way to mend it; the schema; what retention would delete. */
 import { refusedFor } from '../api/api.ts'
 import { useReading } from '../api/reading.ts'
-import { Code } from '../parts/copy.tsx'
+import { Copy } from '../parts/copy.tsx'
 import { Cost } from '../parts/cost.tsx'
 import { ask } from '../parts/dialog.tsx'
 import { plural } from '../parts/format.ts'
@@ -72,7 +72,8 @@ function Findings({ of }: { of: ReturnType<typeof useReading<'GET /health/doctor
                     <p class="because">{each.message}</p>
                     {each.fix !== undefined && (
                       <div class="mend">
-                        <Code text={each.fix} />
+                        <p class="fix">{each.fix}</p>
+                        <Copy text={each.fix} label="the fix" />
                       </div>
                     )}
                   </li>

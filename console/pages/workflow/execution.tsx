@@ -12,7 +12,7 @@ import { Button, toneClass } from '../../parts/parts.tsx'
 import { act } from '../../shell/act.ts'
 import type { Address } from '../../shell/where.ts'
 import { executionLook } from '../workflow-look.tsx'
-import type { HandlerAt } from './graph.ts'
+import type { HandlerAt } from './boxes.ts'
 import { type Line, stateAfter } from './replay.ts'
 import { SignalForm } from './signal.tsx'
 

@@ -4,7 +4,8 @@ import { duration } from '../../parts/format.ts'
 import { ShapeAt } from '../../parts/icon.tsx'
 import type { Tone } from '../../parts/parts.tsx'
 import { type ExecutionLookState, executionLook } from '../workflow-look.tsx'
-import { type Edge, type HandlerAt, type Layout, layOut, type PlacedBox } from './graph.ts'
+import type { HandlerAt } from './boxes.ts'
+import { type Edge, type Layout, layOut, type PlacedBox } from './graph.ts'
 import type { WorkflowAt } from './replay.ts'
 
 interface GraphProps {

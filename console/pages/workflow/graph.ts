@@ -5,24 +5,8 @@
  */
 import { type HierarchyPointNode, hierarchy, tree } from 'd3-hierarchy'
 import type { Json } from '../../../src/server/api/contract.ts'
-import type { EventNode, HandlerNode, TreeNode } from '../../../src/workflows/insight/tree.ts'
-
-export type EventAt = Json<EventNode>
-export type HandlerAt = Json<HandlerNode>
-
-export interface Box {
-  readonly key: string
-  readonly kind: 'event' | 'handler' | 'leaf'
-  /** Of a handler: one execution, or those that are folded. */
-  readonly executions: readonly HandlerAt[]
-  /** Of an event or leaf: the events it stands for. */
-  readonly events: readonly EventAt[]
-  /** The events that led to it. */
-  readonly via: readonly EventAt[]
-  readonly name: string
-  readonly isJoin: boolean
-  readonly children: Box[]
-}
+import type { TreeNode } from '../../../src/workflows/insight/tree.ts'
+import { type Box, type EventAt, eventBox, handlerBox, joinLeaves } from './boxes.ts'
 
 export interface PlacedBox {
   readonly box: Box
@@ -48,7 +32,6 @@ export interface Layout {
   readonly height: number
 }
 
-const foldFrom = 6
 const column = 236
 /** Between the first event and its handlers no label is needed. */
 const firstColumn = 188
@@ -93,14 +76,19 @@ export function layOut(
       height,
     }
   }
+  // The label of a join counts all that arrived, also by the edges of other boxes.
+  const viaOf = (box: Box): EventAt[] =>
+    [...box.via, ...arrivals.filter(({ to }) => to === box.key).flatMap(({ events }) => events)].sort(
+      (a, b) => a.position - b.position,
+    )
   const boxes = nodes.map(at)
   const byKey = new Map(boxes.map(each => [each.box.key, each]))
   const edges = nodes
     .filter(node => node.depth > 1)
-    .map(node => edgeOf(byKey.get(node.parent!.data.key)!, byKey.get(node.data.key)!, node.data.via))
+    .map(node => edgeOf(byKey.get(node.parent!.data.key)!, byKey.get(node.data.key)!, viaOf(node.data)))
   for (const { from, to, events } of arrivals) {
     const [start, end] = [byKey.get(from), byKey.get(to)]
-    if (start !== undefined && end !== undefined) edges.push(edgeOf(start, end, events))
+    if (start !== undefined && end !== undefined) edges.push({ ...edgeOf(start, end, events), label: '', detail: '' })
   }
   const width = Math.max(...boxes.map(each => each.x + each.width + (each.box.kind === 'leaf' ? 60 : 0)))
   const height = Math.max(...boxes.map(each => each.y + each.height)) + 20
@@ -116,124 +104,10 @@ function widthOf(box: Box): number {
   return box.kind === 'leaf' ? 112 : boxWidth
 }
 
-function eventBox(event: EventAt, key: string, joins: ReadonlySet<string>, unfolded: ReadonlySet<string>): Box {
-  return {
-    ...{ key, kind: 'event', executions: [], events: [event], via: [event], name: event.type, isJoin: false },
-    children: [
-      ...handlerBoxes([[event, event.handlers]], key, joins, unfolded),
-      ...event.events.map((each, index) => eventBox(each, `${key}.e${index}`, joins, unfolded)),
-    ],
-  }
-}
-
-function handlerBox(
-  executions: readonly HandlerAt[],
-  via: readonly EventAt[],
-  key: string,
-  joins: ReadonlySet<string>,
-  unfolded: ReadonlySet<string>,
-): Box {
-  const emitted = executions.flatMap(each => each.events)
-  const name = executions[0]!.handler
-  const led = emitted.filter(event => event.handlers.length > 0)
-  const caused = emitted.flatMap(event => event.events)
-  return {
-    ...{ key, kind: 'handler', executions, events: [], via, name, isJoin: joins.has(name) },
-    children: [
-      ...handlerBoxes(
-        led.map(event => [event, event.handlers]),
-        key,
-        joins,
-        unfolded,
-      ),
-      ...leavesOf(
-        emitted.filter(event => event.handlers.length === 0 && event.events.length === 0),
-        key,
-      ),
-      ...caused.map((event, index) => eventBox(event, `${key}.c${index}`, joins, unfolded)),
-    ],
-  }
-}
-
-/** The executions of events, alike ones together if there are many. */
-function handlerBoxes(
-  of: readonly (readonly [EventAt, readonly HandlerAt[]])[],
-  key: string,
-  joins: ReadonlySet<string>,
-  unfolded: ReadonlySet<string>,
-): Box[] {
-  const alike = new Map<string, { event: EventAt; execution: HandlerAt }[]>()
-  for (const [event, handlers] of of)
-    for (const execution of handlers) {
-      const name = `${execution.handler} ${event.type}`
-      alike.set(name, [...(alike.get(name) ?? []), { event, execution }])
-    }
-  return [...alike].flatMap(([name, members]) => {
-    const folded = `${key}.${name}`
-    if (members.length < foldFrom || unfolded.has(folded))
-      return members.map(({ event, execution }) =>
-        handlerBox([execution], [event], `${key}.${execution.executionId}`, joins, unfolded),
-      )
-    return [
-      handlerBox(
-        members.map(each => each.execution),
-        members.map(each => each.event),
-        folded,
-        joins,
-        unfolded,
-      ),
-    ]
-  })
-}
-
-function leavesOf(events: readonly EventAt[], key: string): Box[] {
-  const byType = new Map<string, EventAt[]>()
-  for (const event of events) byType.set(event.type, [...(byType.get(event.type) ?? []), event])
-  return [...byType].map(([type, list]) => ({
-    ...{
-      key: `${key}.l${type}`,
-      kind: 'leaf',
-      executions: [],
-      events: list,
-      via: [],
-      name: type,
-      isJoin: false,
-      children: [],
-    },
-  }))
-}
-
-interface Arrival {
-  readonly from: string
-  readonly to: string
-  readonly events: readonly EventAt[]
-}
-
-/** Takes leaves out that are arrivals at a join of the same type elsewhere in the tree, and returns their edges. */
-function joinLeaves(top: Box): Arrival[] {
-  const joins: Box[] = []
-  const visit = (box: Box, each: (box: Box) => void): void => {
-    each(box)
-    for (const child of box.children) visit(child, each)
-  }
-  visit(top, box => box.isJoin && joins.push(box))
-  const arrivals: Arrival[] = []
-  visit(top, box => {
-    const leaves = box.children.filter(child => child.kind === 'leaf')
-    for (const leaf of leaves) {
-      const join = joins.find(each => each.via.some(event => event.type === leaf.name))
-      if (join === undefined || join === box) continue
-      box.children.splice(box.children.indexOf(leaf), 1)
-      arrivals.push({ from: box.key, to: join.key, events: leaf.events })
-    }
-  })
-  return arrivals
-}
-
 function edgeOf(from: PlacedBox, to: PlacedBox, via: readonly EventAt[]): Edge {
   const [x1, y1] = [from.x + from.width, from.y + from.height / 2]
   const [x2, y2] = [to.x, to.y + to.height / 2]
-  const bend = Math.min(40, Math.max(16, (x2 - x1) / 2))
+  const bend = 20
   const path =
     y1 === y2
       ? `M${x1} ${y1}H${x2}`

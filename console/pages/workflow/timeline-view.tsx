@@ -1,14 +1,14 @@
 /** The timeline as a drawing: queued apart from running, waits hatched, idle time folded and named. */
-import { useMemo, useState } from 'preact/hooks'
+import { useMemo, useRef, useState } from 'preact/hooks'
 import { duration } from '../../parts/format.ts'
 import { ShapeAt } from '../../parts/icon.tsx'
 import { Panel } from '../../parts/parts.tsx'
+import { useWidth } from '../../parts/width.ts'
 import { executionLook } from '../workflow-look.tsx'
 import { type Line, stateAfter } from './replay.ts'
 import { marksOf, type Scale, type SpanKind, scaleOf, type Track, tracksOf } from './timeline.ts'
 
 const left = 172
-const width = 900
 const rowHeight = 30
 const maxTracks = 60
 
@@ -23,6 +23,8 @@ interface TimelineProps {
 
 export function Timeline({ lines, isOpen, chosen, cursor, href }: TimelineProps) {
   const [isFolded, setFolded] = useState(true)
+  const place = useRef<HTMLDivElement>(null)
+  const width = useWidth(place, 900)
   const tracks = useMemo(() => {
     const end = isOpen ? Date.now() : Math.max(...lines.map(line => Date.parse(line.at)))
     return tracksOf(lines, end)
@@ -50,7 +52,7 @@ export function Timeline({ lines, isOpen, chosen, cursor, href }: TimelineProps)
         ) : undefined
       }
     >
-      <div class="lanes-in" tabIndex={0} role="group" aria-label="Timeline">
+      <div class="lanes-in" ref={place} tabIndex={0} role="group" aria-label="Timeline">
         <svg viewBox={`0 0 ${width} ${height}`} role="group" aria-label="What was queued, ran and waited">
           <defs>
             <pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
@@ -80,6 +82,7 @@ export function Timeline({ lines, isOpen, chosen, cursor, href }: TimelineProps)
               track={track}
               scale={scale}
               x={x}
+              width={width}
               y={28 + index * rowHeight}
               isChosen={track.executionId === chosen}
               href={href(track.executionId)}
@@ -98,6 +101,7 @@ function TrackView({
   track,
   scale,
   x,
+  width,
   y,
   isChosen,
   href,
@@ -105,6 +109,7 @@ function TrackView({
   track: Track
   scale: Scale
   x: (fraction: number) => number
+  width: number
   y: number
   isChosen: boolean
   href: string

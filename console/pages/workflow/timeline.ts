@@ -44,11 +44,11 @@ export function tracksOf(lines: readonly Line[], now: number): Track[] {
 function spansOf(lines: readonly Line[], now: number): Span[] {
   const spans: Span[] = []
   let since = Date.parse(lines[0]!.at)
-  let open: SpanKind | undefined = 'queued'
+  let open = afterLine(lines[0]!)
   for (const line of lines.slice(1)) {
     const at = Date.parse(line.at)
     const isEnd = line.kind === 'completed' || line.kind === 'failed' || line.kind === 'suspended'
-    const began = line.runningMs === undefined ? since : Math.max(since, at - line.runningMs)
+    const began = open === 'run' || line.runningMs === undefined ? since : Math.max(since, at - line.runningMs)
     if (isEnd && open !== 'run' && began > since) spans.push({ kind: open ?? 'queued', from: since, to: began })
     if (isEnd)
       spans.push({
