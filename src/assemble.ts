@@ -36,6 +36,7 @@ import { library } from './parts.ts'
 import type { DocumentProjection } from './projections/document-projection.ts'
 import { openProjections } from './projections/projections.ts'
 import type { OpenDocuments, OpenRows } from './projections/read.ts'
+import { openStates } from './projections/states.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
@@ -52,6 +53,7 @@ import { backUp } from './transfer/backup/backup.ts'
 import { exportStore } from './transfer/export/export.ts'
 import { importStore } from './transfer/export/import.ts'
 import { examine } from './upkeep/doctor/doctor.ts'
+import { explain } from './upkeep/explain/explain.ts'
 import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
 import { isWorkflowKind, openWorkflows } from './workflows/workflows.ts'
 
@@ -128,6 +130,7 @@ export function assemble<M extends EventMap>(
     activates: storesDefinitions,
     isCollection: collections.has,
   })
+  const states = openStates(log)
   const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
   const sessions = openSessions(sessionParts, options.sessionDefaults)
 
@@ -181,6 +184,7 @@ export function assemble<M extends EventMap>(
     async register(...definitions) {
       const activated: Promise<void>[] = []
       for (const each of definitions) {
+        if (each.kind === 'projection' || each.kind === 'aggregate') states.add(each)
         if (each.kind === 'projection') activated.push(projections.projections.register(each))
         else if (each.kind === 'collection') collections.register(each)
         else if (each.kind === 'processor') consumers.register(each.consumer)
@@ -218,6 +222,8 @@ export function assemble<M extends EventMap>(
       operatorVerbs.deadLetters,
     ),
     audit,
+    states: states.states,
+    explain: target => explain({ ...(store as unknown as Store), registered: consumers.list }, target),
     transaction: transactions.transaction,
     export: given => exportStore({ database, schema: schemaName }, given),
     async import(given) {

@@ -35,6 +35,7 @@ import { library } from './parts.ts'
 import type { Projection } from './projections/projection.ts'
 import type { Projections } from './projections/projections.ts'
 import type { OpenDocuments, OpenRows } from './projections/read.ts'
+import type { States } from './projections/states.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
 import {
   type HttpHandler,
@@ -59,6 +60,7 @@ import type { ExportOptions } from './transfer/export/export.ts'
 import type { StoreImportOptions } from './transfer/export/import.ts'
 import type { ExportManifest } from './transfer/export/manifest.ts'
 import type { Diagnosis, DoctorOptions } from './upkeep/doctor/doctor.ts'
+import type { ExplainTarget, Explanation } from './upkeep/explain/explain.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
 import type { UpkeepOptions, UpkeepReport } from './upkeep/upkeep.ts'
 import type { Handler } from './workflows/handler.ts'
@@ -192,6 +194,13 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly deadLetters: DeadLetters
   /** What operators did: each pause, reset, retry, cancellation, …, with its actor, time and outcome. */
   readonly audit: Audit
+  /** States of a stream over time, folded by the aggregates and projections of this process; and blame for each field. */
+  readonly states: States
+  /**
+   * Explains why an event is not processed yet, or why a workflow is not settled: a verdict for each consumer and handler.
+   * Undefined if the log has no such event.
+   */
+  explain(target: ExplainTarget): Promise<Explanation | undefined>
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
@@ -423,6 +432,16 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 const tenantMembers = [
   ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register', 'projections'] as const),
   ...(['aggregates', 'snapshots', 'handle', 'decide'] as const),
-  ...(['subscribe', 'subscriptions', 'workflows', 'runners', 'consumers', 'deadLetters', 'audit'] as const),
+  ...([
+    'subscribe',
+    'subscriptions',
+    'workflows',
+    'runners',
+    'consumers',
+    'deadLetters',
+    'audit',
+    'states',
+    'explain',
+  ] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

@@ -43,7 +43,7 @@ export function openApp(sources: () => readonly ServerSource[], target: ApiTarge
   const monitoring = openMonitoring(sources, { ...options, cacheMs })
   const redact = openRedaction(consoleOptions.redact)
   const live = openLiveConnections()
-  const api = hasApi ? openApi({ target, access, monitoring, redact, live }) : undefined
+  const api = hasApi ? openApi({ target, access, monitoring, redact, live, base }) : undefined
   const hasPages = options.console !== undefined && options.console !== false
 
   async function answer(request: Request, address: string | undefined): Promise<Response> {

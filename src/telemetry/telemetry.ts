@@ -63,7 +63,7 @@ export const channels = {
   documents: 'rillflow:documents.touch',
   /** A statement took longer than `slowStatementMs`: `{ schema, statement, text, durationMs, plan? }`. */
   slow: 'rillflow:database.slow',
-  /** Somebody did something over HTTP: `{ route, tenant?, name, role, parameters, outcome }`. */
+  /** An action was requested over HTTP: `{ route, tenant?, name, role, parameters, outcome }`. */
   action: 'rillflow:server.action',
   /** A span began: a `Span`, which can be entered and which reports its end. */
   span: 'rillflow:telemetry.span',

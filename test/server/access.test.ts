@@ -137,7 +137,7 @@ test('an address has five wrong tokens a minute', async () => {
   expect(Number(right.headers.get('retry-after'))).toBeGreaterThan(0)
 })
 
-test('what somebody does is in the audit under their name, also if it was refused', async () => {
+test('every action is in the audit under the name of its sender, also if it was refused', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', { type: 'OrderPlaced', data: { total: 1 } })
   const authorize = () => ({ name: 'Ada', role: 'operate' as const })

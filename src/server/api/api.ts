@@ -32,6 +32,7 @@ import type { LiveConnections } from '../live/live.ts'
 import type { Monitoring } from '../monitoring.ts'
 import type { ServerSource } from '../server.ts'
 import { answerError, answerJson, RequestRefused } from './answer.ts'
+import { openApiDocument } from './openapi.ts'
 import { type Operations, openOperations } from './operations.ts'
 import { openReadings, type StoreReadings } from './readings.ts'
 import type { ApiRequest } from './request.ts'
@@ -45,6 +46,7 @@ export interface ApiParts {
   readonly monitoring: Monitoring
   readonly redact: Redaction
   readonly live: LiveConnections
+  readonly base: string
 }
 
 export interface Api {
@@ -83,6 +85,11 @@ export function openApi(parts: ApiParts): Api {
   }
 
   const router = new Hono<{ Bindings: Arrived }>()
+  router.get('/openapi.json', async ({ env }) => {
+    parts.access.check(env)
+    if ((await parts.access.identify(env)) === undefined) throw unauthenticated()
+    return answerJson(openApiDocument(routes, parts.base), 200)
+  })
   for (const each of routes)
     router.on(each.method, each.path, async context => {
       const arrived = context.env
@@ -136,10 +143,7 @@ export function openApi(parts: ApiParts): Api {
     if (request.method !== 'GET' && request.method !== 'HEAD') checkContentType(request)
     const identity = await parts.access.identify(arrival)
     if (each.role === 'open') return identity ?? { name: 'anonymous', role: 'watch', by: 'loopback' }
-    if (identity === undefined)
-      throw new RequestRefused(401, 'unauthenticated', 'Send the token in the header "Authorization: Bearer …".', {
-        'www-authenticate': 'Bearer',
-      })
+    if (identity === undefined) throw unauthenticated()
     if (tenant !== undefined && identity.tenants !== undefined && !identity.tenants.includes(tenant))
       throw new RequestRefused(403, 'forbidden', 'You may not see this tenant.')
     if (!mayAct(identity.role, each.role)) {
@@ -260,6 +264,12 @@ async function readBody(request: Request): Promise<unknown> {
   } catch {
     throw new InvalidOption({ option: 'body', reason: 'The body is not JSON.' })
   }
+}
+
+function unauthenticated(): RequestRefused {
+  return new RequestRefused(401, 'unauthenticated', 'Send the token in the header "Authorization: Bearer …".', {
+    'www-authenticate': 'Bearer',
+  })
 }
 
 function tooLarge(): RequestRefused {

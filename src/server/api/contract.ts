@@ -24,6 +24,7 @@ import type { EventPage } from '../../events/read/list.ts'
 import type { StoredEvent } from '../../events/read/stored.ts'
 import type { Categories } from '../../events/streams/categories.ts'
 import type { StreamDescription } from '../../events/streams/streams.ts'
+import type { BlamedState, FoldDescription, StateAt, StateStep } from '../../projections/states.ts'
 import type { Problem } from '../../schema/difference.ts'
 import type { Plan } from '../../schema/plan.ts'
 import type { SchemaState } from '../../schema/schema.ts'
@@ -31,6 +32,7 @@ import type { GroupStatus } from '../../subscriptions/status.ts'
 import type { Placement } from '../../tenants/placement.ts'
 import type { TenantStatus } from '../../tenants/status.ts'
 import type { Diagnosis } from '../../upkeep/doctor/doctor.ts'
+import type { Explanation } from '../../upkeep/explain/explain.ts'
 import type { Activity, Attempt } from '../../workflows/insight/activity.ts'
 import type { OpenCounts } from '../../workflows/insight/executions.ts'
 import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
@@ -60,6 +62,13 @@ export interface Contract {
   'GET /events/at/:position': { answer: ShownEvent }
   'GET /events/:id': { answer: EventDetails }
   'GET /events/:id/effects': { answer: Page<ShownEvent> }
+
+  'GET /events/:id/why': { answer: Explanation }
+
+  'GET /states': { answer: Listed<FoldDescription> }
+  'GET /streams/:stream/states': { answer: StateAt }
+  'GET /streams/:stream/states/steps': { answer: Listed<StateStep> }
+  'GET /streams/:stream/states/blame': { answer: BlamedState }
 
   'GET /streams': { answer: Page<StreamDescription> }
   'GET /streams/categories': { answer: Categories }
@@ -94,6 +103,7 @@ export interface Contract {
   'GET /workflows/:id/waits': { answer: Listed<OpenWait> }
   'GET /workflows/:id/joins': { answer: Listed<JoinDescription> }
   'GET /workflows/:id/undos': { answer: Listed<UndoDescription> }
+  'GET /workflows/:id/why': { answer: Explanation }
   'GET /workflows/:id/mermaid': { answer: { readonly text: string } }
   'POST /workflows/:id/signal': { answer: Published }
   'POST /workflows/:id/cancel': { answer: WorkflowStatus }

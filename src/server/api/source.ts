@@ -11,11 +11,13 @@ import type { Events } from '../../events/events.ts'
 import type { Streams } from '../../events/streams/streams.ts'
 import type { Projections } from '../../projections/projections.ts'
 import type { OpenDocuments } from '../../projections/read.ts'
+import type { States } from '../../projections/states.ts'
 import type { Schema } from '../../schema/schema.ts'
 import type { Subscriptions } from '../../subscriptions/subscriptions.ts'
 import type { Counter } from '../../telemetry/metrics.ts'
 import type { Tenants } from '../../tenants/tenants.ts'
 import type { Diagnosis, DoctorOptions } from '../../upkeep/doctor/doctor.ts'
+import type { ExplainTarget, Explanation } from '../../upkeep/explain/explain.ts'
 import type { UpkeepOptions, UpkeepReport } from '../../upkeep/upkeep.ts'
 import type { Workflows } from '../../workflows/workflows.ts'
 import type { ServerSource } from '../server.ts'
@@ -34,6 +36,8 @@ export interface ApiStore {
   readonly deadLetters: DeadLetters
   readonly runners: Runners
   readonly audit: Audit
+  readonly states: States
+  explain(target: ExplainTarget): Promise<Explanation | undefined>
   upkeep(options?: UpkeepOptions): Promise<UpkeepReport>
   doctor(options?: DoctorOptions): Promise<Diagnosis>
   metrics(): Record<Counter, number>

@@ -1,6 +1,6 @@
 /**
  * The figures of the last 24 hours, in the memory of this process: 5 minutes at 2 s, an hour at 10 s, a day at 2 min.
- * It is sampled every 2 s while somebody looks and every 10 s otherwise, from the reading that all viewers share.
+ * It is sampled every 2 s while a page is open and every 10 s otherwise, from the reading that all viewers share.
  * A fresh process knows only how the log has grown, which the times of its events tell.
  */
 import { sleep } from '../../core/abort.ts'
@@ -23,7 +23,7 @@ export const historyRanges: readonly HistoryRange[] = ['5m', '1h', '24h']
 const maxSeries = 64
 const watchedMs = 2_000
 const idleMs = 10_000
-/** How long after the last look somebody is considered to look still. */
+/** How long after the last request a page is considered to be open. */
 const lookMs = 15_000
 /** Points of the log's past that a fresh process asks for. */
 const pastPoints = 12

@@ -59,6 +59,8 @@ export interface HandlerDescription {
   readonly pausedAt: Date | undefined
   readonly retiredAt: Date | undefined
   readonly createdAt: Date
+  /** It is given events after this position. */
+  readonly startPosition: number
   readonly policy: HandlerPolicy
   /** Its open executions, by state. */
   readonly open: OpenCounts
@@ -79,6 +81,7 @@ export interface HandlerPolicy extends RouteDefinition {
 }
 
 interface HandlerRow {
+  start_position: number
   definition: RouteDefinition
   priority: number
   delay_ms: number
@@ -110,7 +113,7 @@ export async function listHandlers(log: Log, options: PageOptions = {}): Promise
   const rows = await log.database.run<HandlerRow>(sql`/* workflows.handlers */
     select
       route.id, route.handler, route.version, route.kind, to_jsonb(route.types) as types, route.paused_at,
-      route.retired_at, route.created_at, route.definition, route.priority, route.delay_ms, route.timeout_ms,
+      route.retired_at, route.created_at, route.start_position, route.definition, route.priority, route.delay_ms, route.timeout_ms,
       route.deadline_ms, route.concurrency, route.rate_limit, route.rate_per_ms, route.backfill_position is not null as backfilling,
       (select count(*)
         from ${consumerNames(log).runners} as r
@@ -138,6 +141,7 @@ function descriptionOf(row: HandlerRow, open: OpenCounts): HandlerDescription {
     pausedAt: row.paused_at ?? undefined,
     retiredAt: row.retired_at ?? undefined,
     createdAt: row.created_at,
+    startPosition: row.start_position,
     policy: policyOf(row),
     open,
     workers: Number(row.workers),

@@ -153,8 +153,8 @@ function introduction(
   return [
     '',
     `${bold(isShop ? 'The shop' : 'Your store')} is open: ${where}, schema ${store.schema.name}. Press Ctrl-C to stop.`,
-    `See it in a browser: ${bold(cyan(url))}`,
     dim(`Running ${summary}.`),
+    `See it in a browser: ${bold(cyan(url))}`,
     '',
     'In a second terminal:',
     `  ${cyan(`curl -s ${url}/health/ready`)}`,

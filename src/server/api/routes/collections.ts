@@ -66,7 +66,6 @@ export const collectionRoutes: readonly Route[] = [
     role: 'read',
     summary: 'Its versions, the oldest first',
     query: pageFields,
-    cli: 'rillflow documents history {name} {id}',
     async call({ store, parameters: { name, id }, query, redact }) {
       const { items, next } = await (await openToRead(store, name)).history(id, query)
       return { items: items.map(each => shown(each, name, redact)), next }
@@ -89,7 +88,6 @@ export const collectionRoutes: readonly Route[] = [
     summary: 'Changes some fields of a document of that version by a JSON Merge Patch; null removes a field',
     audit: 'documents.merge',
     body: { patch: { kind: 'json', required: true, summary: 'The patch' } },
-    cli: 'rillflow documents merge {name} {id} {patch}',
     async call({ store, parameters: { name, id }, body, request, identity }) {
       const documents = await openToWrite(store, name)
       const patch = objectOf(body.patch)
@@ -101,7 +99,7 @@ export const collectionRoutes: readonly Route[] = [
     summary: 'Hides a document of that version until it is restored, or deletes it for good',
     audit: 'documents.delete',
     query: { soft: { kind: 'flag', summary: 'Hide it. Default: delete it for good' } },
-    cli: 'rillflow documents delete {name} {id} --yes',
+    cli: 'rillflow documents soft-delete {name} {id}',
     async call({ store, parameters: { name, id }, query, request, identity }) {
       const documents = await openToWrite(store, name)
       const options = { expected: versionOf(request), userId: identity.name }

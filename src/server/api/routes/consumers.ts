@@ -55,7 +55,7 @@ export const consumerRoutes: readonly Route[] = [
       confirm: { kind: 'text', required: true, summary: 'The name of the consumer again' },
       group,
     },
-    cli: 'rillflow consumers reset {name} --position {position} --yes',
+    cli: 'rillflow consumers reset {name} {position} --yes',
     async call({ store, parameters: { name }, body }) {
       repeatedName(name, body.confirm)
       await store.consumers.reset(name, body.position, { group: body.group })
@@ -96,7 +96,7 @@ export const consumerRoutes: readonly Route[] = [
     role: 'admin',
     summary: 'Makes a projection inline or async while writers continue',
     body: { lifecycle: { kind: 'text', choices: ['inline', 'async'], required: true, summary: 'The new lifecycle' } },
-    cli: 'rillflow projections switch {name} --lifecycle {lifecycle}',
+    cli: 'rillflow projections switch {name} --lifecycle async',
     async call({ store, parameters, body }) {
       await store.projections.switch(parameters.name, { lifecycle: body.lifecycle as 'inline' | 'async' })
       return done

@@ -58,7 +58,7 @@ export const deadLetterRoutes: readonly Route[] = [
     role: 'operate',
     summary: 'Requests retries of all open ones that match',
     body: { ...filter, all, perSecond: { kind: 'whole', min: 1, summary: 'How many in a second. Default: 50' } },
-    cli: 'rillflow dead-letters retry --all --yes',
+    cli: 'rillflow dead-letters retry {of} --all',
     call({ store, body: { all: isAll, perSecond, ...conditions } }) {
       refuseEverything(conditions, isAll)
       return store.deadLetters.retryAll(conditions, { perSecond })
@@ -68,7 +68,6 @@ export const deadLetterRoutes: readonly Route[] = [
     role: 'operate',
     summary: 'Closes all open ones that match, at most 10 000, without applying their events',
     body: { ...filter, all, note: { kind: 'text', required: true, summary: 'Why' } },
-    cli: 'rillflow dead-letters resolve --all --note {note} --yes',
     call({ store, body: { all: isAll, note, ...conditions } }) {
       refuseEverything(conditions, isAll)
       return store.deadLetters.resolveAll(conditions, { note })

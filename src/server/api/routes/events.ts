@@ -37,7 +37,6 @@ export const eventRoutes: readonly Route[] = [
   route('GET /events/types', {
     role: 'read',
     summary: 'The types that are defined, and those of the newest 10 000 events',
-    cli: 'rillflow events types',
     call: async ({ store, readings }) => ({
       items: await readings.expensive('events.types', () => store.events.types()),
     }),
@@ -45,7 +44,6 @@ export const eventRoutes: readonly Route[] = [
   route('GET /events/at/:position', {
     role: 'read',
     summary: 'The event at a position, or the first one after it',
-    cli: 'rillflow events list --from {position}',
     async call({ store, parameters, redact }) {
       const position = Number(parameters.position)
       if (!Number.isSafeInteger(position) || position < 1) throw noEvent()
@@ -71,7 +69,7 @@ export const eventRoutes: readonly Route[] = [
   route('GET /events/:id/effects', {
     role: 'read',
     summary: 'The events that it caused, directly: those of its workflow that name it as their cause',
-    cli: 'rillflow events list --workflow {id}',
+    cli: 'rillflow events list --correlation-id {id}',
     async call({ store, parameters, redact }) {
       const event = await store.events.get(parameters.id)
       if (event === undefined) throw noEvent()

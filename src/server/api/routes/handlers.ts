@@ -15,7 +15,6 @@ export const handlerRoutes: readonly Route[] = [
   route('POST /handlers/:name/pause', {
     role: 'operate',
     summary: 'Nothing of it begins, in all versions and processes; its events queue',
-    cli: 'rillflow workflows pause {name}',
     async call({ store, parameters }) {
       await store.workflows.handlers.pause(parameters.name)
       return done
@@ -24,7 +23,6 @@ export const handlerRoutes: readonly Route[] = [
   route('POST /handlers/:name/resume', {
     role: 'operate',
     summary: 'Continues with the queued executions',
-    cli: 'rillflow workflows resume {name}',
     async call({ store, parameters }) {
       await store.workflows.handlers.resume(parameters.name)
       return done
@@ -34,7 +32,6 @@ export const handlerRoutes: readonly Route[] = [
     role: 'admin',
     summary: 'Gives it, or one version of it, no more events. Open executions still run',
     body: { version: { kind: 'whole', min: 1, summary: 'Default: all versions' } },
-    cli: 'rillflow workflows retire {name}',
     async call({ store, parameters, body }) {
       await store.workflows.handlers.retire(parameters.name, body)
       return done
@@ -48,7 +45,6 @@ export const handlerRoutes: readonly Route[] = [
       handler: { kind: 'text', summary: 'Only those of this handler' },
       isParked: { kind: 'flag', summary: 'Default: both' },
     },
-    cli: 'rillflow workflows lanes',
     call: ({ store, query }) => store.workflows.lanes.list(query),
   }),
   route('POST /lanes/unpark', {
@@ -58,7 +54,6 @@ export const handlerRoutes: readonly Route[] = [
       handler: { kind: 'text', required: true, summary: 'The handler' },
       key: { kind: 'text', summary: 'The key of the lane' },
     },
-    cli: 'rillflow workflows unpark {handler}',
     call: async ({ store, body }) => ({
       unparked: await store.workflows.lanes.unpark(body.handler, { key: body.key }),
     }),
@@ -82,7 +77,6 @@ export const handlerRoutes: readonly Route[] = [
     role: 'read',
     summary: 'Its runs that have ended, the latest first',
     query: pageFields,
-    cli: 'rillflow workflows schedule-history {name}',
     async call({ store, parameters, query, redact }) {
       const { items, next } = await store.workflows.schedules.history(parameters.name, query)
       return { items: items.map(each => ({ ...each, error: redact.error(each.error) })), next }
@@ -91,7 +85,6 @@ export const handlerRoutes: readonly Route[] = [
   route('POST /schedules/:name/pause', {
     role: 'operate',
     summary: 'A run that has begun still ends; none begins, except by a trigger',
-    cli: 'rillflow workflows pause-schedule {name}',
     async call({ store, parameters }) {
       await store.workflows.schedules.pause(parameters.name)
       return done
@@ -100,7 +93,6 @@ export const handlerRoutes: readonly Route[] = [
   route('POST /schedules/:name/resume', {
     role: 'operate',
     summary: 'Continues with the next due time',
-    cli: 'rillflow workflows resume-schedule {name}',
     async call({ store, parameters }) {
       await store.workflows.schedules.resume(parameters.name)
       return done
@@ -109,14 +101,12 @@ export const handlerRoutes: readonly Route[] = [
   route('POST /schedules/:name/trigger', {
     role: 'operate',
     summary: 'Asks for one more run now',
-    cli: 'rillflow workflows trigger {name}',
     call: ({ store, parameters }) => store.workflows.schedules.trigger(parameters.name),
   }),
   route('DELETE /schedules/:name', {
     role: 'admin',
     summary: 'Removes it and its history. Where its code still is, it begins anew with the next start',
     body: { confirm: { kind: 'text', required: true, summary: 'The name of the schedule again' } },
-    cli: 'rillflow workflows delete-schedule {name} --yes',
     async call({ store, parameters: { name }, body }) {
       repeatedName(name, body.confirm)
       await store.workflows.schedules.delete(name)

@@ -8,6 +8,7 @@ import { handlerRoutes } from './handlers.ts'
 import { liveRoutes } from './live.ts'
 import { runnerRoutes } from './runners.ts'
 import { searchRoutes } from './search.ts'
+import { stateRoutes } from './states.ts'
 import { storeRoutes } from './store.ts'
 import { streamRoutes } from './streams.ts'
 import { tenantRoutes } from './tenants.ts'
@@ -17,6 +18,7 @@ export const routes: readonly Route[] = [
   ...storeRoutes,
   ...liveRoutes,
   ...searchRoutes,
+  ...stateRoutes,
   ...eventRoutes,
   ...streamRoutes,
   ...collectionRoutes,

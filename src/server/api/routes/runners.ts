@@ -17,7 +17,7 @@ export const runnerRoutes: readonly Route[] = [
     role: 'read',
     summary: 'The workers that run handlers, in all processes',
     query: pageFields,
-    cli: 'rillflow workflows workers',
+    cli: 'rillflow runners list',
     call: ({ store, query }) => store.workflows.workers(query),
   }),
   route('POST /runners/:name/promote', {
@@ -40,7 +40,7 @@ export const runnerRoutes: readonly Route[] = [
   }),
   route('GET /operations', {
     role: 'read',
-    summary: 'Long work that this process does or did for somebody, the newest first',
+    summary: 'Long work that operators asked this process for, the newest first',
     call: async ({ operations }) => ({ items: operations.list() }),
   }),
   route('DELETE /operations/:id', {

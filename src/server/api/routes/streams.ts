@@ -49,7 +49,7 @@ export const streamRoutes: readonly Route[] = [
       to: { kind: 'whole', min: 0, summary: 'The highest version' },
       direction: { kind: 'text', choices: ['forwards', 'backwards'], summary: 'Default: forwards' },
     },
-    cli: 'rillflow streams events {stream}',
+    cli: 'rillflow streams show {stream}',
     async call({ store, parameters: { stream }, query, redact }) {
       const { after, limit = 100, direction, from, to } = query
       const isBack = direction === 'backwards'
@@ -118,7 +118,6 @@ export const streamRoutes: readonly Route[] = [
     role: 'admin',
     summary: 'Ends the stream for good, with a last event that says so',
     body: { reason, confirm: { kind: 'text', required: true, summary: 'The name of the stream again' } },
-    cli: 'rillflow streams tombstone {stream}',
     async call({ store, parameters, body }) {
       repeatedName(parameters.stream, body.confirm)
       await store.streams.tombstone(parameters.stream, { reason: body.reason })

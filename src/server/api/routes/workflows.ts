@@ -38,7 +38,7 @@ export const workflowRoutes: readonly Route[] = [
   route('GET /workflows/stats', {
     role: 'watch',
     summary: 'How many workflows, executions and dead letters there are',
-    cli: 'rillflow workflows stats',
+    cli: 'rillflow status',
     call: ({ store }) => store.workflows.stats(),
   }),
   route('POST /workflows/publish', {
@@ -92,7 +92,7 @@ export const workflowRoutes: readonly Route[] = [
     role: 'read',
     summary: 'Its attempts that have ended, the newest first',
     query: { ...pageFields, executionId: { kind: 'text', summary: 'Only those of this execution' } },
-    cli: 'rillflow workflows attempts --correlation-id {id}',
+    cli: 'rillflow workflows show {id}',
     async call({ store, parameters, query, redact }) {
       const { items, next } = await store.workflows.attempts({ ...query, correlationId: parameters.id })
       return { items: items.map(each => ({ ...each, error: redact.error(each.error) })), next }
@@ -164,7 +164,6 @@ export const workflowRoutes: readonly Route[] = [
   route('POST /executions/:id/resume', {
     role: 'operate',
     summary: 'Lets an execution continue that was parked',
-    cli: 'rillflow workflows resume-execution {id}',
     async call({ store, parameters }) {
       await store.workflows.executions.resume(parameters.id)
       return { done: true }
@@ -178,7 +177,6 @@ export const workflowRoutes: readonly Route[] = [
       handler: { kind: 'text', summary: 'Only those of this handler' },
       outcome: { kind: 'text', summary: "'completed', 'failed', or the word it ended with" },
     },
-    cli: 'rillflow workflows attempts',
     async call({ store, query, redact }) {
       const { items, next } = await store.workflows.attempts(query)
       return { items: items.map(each => ({ ...each, error: redact.error(each.error) })), next }
