@@ -31,6 +31,16 @@ const look = EditorView.theme({
   '.cm-tooltip': { background: 'var(--lift)', border: '1px solid var(--line-strong)' },
 })
 
+/** Over a selection the browser would keep its style as an attribute, which the policy refuses: the editor replaces it itself. */
+const replacing = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    if (event.inputType !== 'insertText' || event.data === null || view.state.selection.main.empty) return false
+    event.preventDefault()
+    view.dispatch(view.state.replaceSelection(event.data))
+    return true
+  },
+})
+
 export function JsonEditor({ text, label, onText }: { text: string; label: string; onText: (text: string) => void }) {
   const place = useRef<HTMLDivElement>(null)
   const latest = useRef(onText)
@@ -44,7 +54,16 @@ export function JsonEditor({ text, label, onText }: { text: string; label: strin
       state: EditorState.create({
         doc: text,
         extensions: [
-          ...[lineNumbers(), history(), bracketMatching(), json(), linter(jsonParseLinter()), highlights, look],
+          ...[
+            lineNumbers(),
+            history(),
+            bracketMatching(),
+            json(),
+            linter(jsonParseLinter()),
+            highlights,
+            look,
+            replacing,
+          ],
           ...[keymap.of([...defaultKeymap, ...historyKeymap]), EditorView.lineWrapping],
           EditorView.contentAttributes.of({ 'aria-label': label }),
           EditorView.updateListener.of(update => {

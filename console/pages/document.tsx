@@ -1,7 +1,7 @@
 /** One document: its body, its versions as diffs, and an edit that expects the version it was read at. */
 
 import { useMemo, useState } from 'preact/hooks'
-import { lazy, useRoute } from 'preact-iso'
+import { useRoute } from 'preact-iso'
 import { refusedFor, request } from '../api/api.ts'
 import { pageUrl } from '../api/place.ts'
 import { type Reading, refusalOf, useReading } from '../api/reading.ts'
@@ -14,6 +14,7 @@ import { Cost } from '../parts/cost.tsx'
 import { ask } from '../parts/dialog.tsx'
 import { plural, time } from '../parts/format.ts'
 import { faultOf } from '../parts/json-field.tsx'
+import { later } from '../parts/later.tsx'
 import { At, Button, Facts, Head, Panel, State } from '../parts/parts.tsx'
 import { Empty, Show } from '../parts/reading.tsx'
 import { act } from '../shell/act.ts'
@@ -21,7 +22,7 @@ import { say } from '../shell/said.tsx'
 import { useWhere } from '../shell/where.ts'
 import { collectionUrl } from './documents.tsx'
 
-const Editor = lazy(() => import('../json/editor.tsx').then(module => module.JsonEditor))
+const Editor = later(() => import('../json/editor.tsx').then(module => module.JsonEditor))
 
 type Document = AnswerOf<'GET /collections/:name/:id'>
 

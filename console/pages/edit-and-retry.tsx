@@ -1,17 +1,17 @@
 /** A retry with other data than the event has: the stored event stays as it is. */
 
 import { useMemo, useState } from 'preact/hooks'
-import { lazy } from 'preact-iso'
 import { refusedFor } from '../api/api.ts'
 import { diffLines } from '../json/diff.ts'
 import { indented, JsonFault, nodeOf, readJson } from '../json/json.ts'
 import { DiffView } from '../json/view.tsx'
 import { plural } from '../parts/format.ts'
+import { later } from '../parts/later.tsx'
 import { Button, Panel, State } from '../parts/parts.tsx'
 import { act } from '../shell/act.ts'
 import { type Details, ownerOf } from './dead-letter-owner.ts'
 
-const Editor = lazy(() => import('../json/editor.tsx').then(module => module.JsonEditor))
+const Editor = later(() => import('../json/editor.tsx').then(module => module.JsonEditor))
 
 export function EditAndRetry({ details, onChange }: { details: Details; onChange: () => void }) {
   const before = useMemo(() => nodeOf(details.event?.data), [details.event])

@@ -1,19 +1,19 @@
 /** One event: its data, ids, what it caused, its headers, and why it is not processed yet. */
 
 import type { ComponentChildren } from 'preact'
-import { lazy } from 'preact-iso'
 import { pageUrl } from '../api/place.ts'
 import { useReading } from '../api/reading.ts'
 import type { AnswerOf } from '../api/routes.ts'
 import { copyJson, JsonView } from '../json/view.tsx'
 import { copyText } from '../parts/copy.tsx'
 import { exactTime, relative } from '../parts/format.ts'
+import { later } from '../parts/later.tsx'
 import { Button, Facts, Id, Tabs } from '../parts/parts.tsx'
 import { Show } from '../parts/reading.tsx'
 import type { Address } from '../shell/where.ts'
 import { Effects } from './effects.tsx'
 
-const Why = lazy(() => import('./why.tsx').then(module => module.WhyPanel))
+const Why = later(() => import('./why.tsx').then(module => module.WhyPanel))
 
 type Shown = AnswerOf<'GET /events/:id'>
 type Tab = 'event' | 'effects' | 'headers' | 'why'

@@ -99,7 +99,7 @@ export function useEventList(query: EventQuery): EventList {
     const { next } = state
     if (isLoading || next === null || next === undefined) return
     setLoading(true)
-    request('GET /events', { query: { ...query, limit: 300, after: next } })
+    request('GET /events', { query: { ...query, limit: 500, after: next } })
       .then(({ data }) =>
         setState(old =>
           old.asked === asked

@@ -16,9 +16,8 @@ import { Empty, Show } from '../parts/reading.tsx'
 import { act } from '../shell/act.ts'
 import { useKeys } from '../shell/keys.ts'
 import { type Address, useAddress, useWhere } from '../shell/where.ts'
+import type { StreamEvent } from './stream-event.ts'
 import { StreamState } from './stream-state.tsx'
-
-export type StreamEvent = AnswerOf<'GET /streams/:stream/events'>['items'][number]
 
 const gapMs = 60_000
 

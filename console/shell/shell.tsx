@@ -10,12 +10,13 @@
 import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useMemo } from 'preact/hooks'
-import { lazy, useLocation } from 'preact-iso'
+import { useLocation } from 'preact-iso'
 import { needsToken, request } from '../api/api.ts'
 import { feed } from '../api/live.ts'
 import { pageUrl } from '../api/place.ts'
 import { Dialogs } from '../parts/dialog.tsx'
 import { now } from '../parts/format.ts'
+import { later } from '../parts/later.tsx'
 import { Bar } from './bar.tsx'
 import { followFigures } from './figures.ts'
 import { listenToKeys, useKeys } from './keys.ts'
@@ -26,8 +27,8 @@ import { SaidLine } from './said.tsx'
 import { nextTheme } from './taste.ts'
 import { storeName } from './where.ts'
 
-const Palette = lazy(() => import('./palette.tsx').then(module => module.Palette))
-const Help = lazy(() => import('./help.tsx').then(module => module.Help))
+const Palette = later(() => import('./palette.tsx').then(module => module.Palette))
+const Help = later(() => import('./help.tsx').then(module => module.Help))
 const isHelpOpen = signal(false)
 
 export function Shell({ children }: { children: ComponentChildren }) {

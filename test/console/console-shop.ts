@@ -4,7 +4,7 @@
  */
 import { pathToFileURL } from 'node:url'
 import type * as Rillflow from '../../src/index.ts'
-import type { ServerOptions, StoreServer } from '../../src/server/server.ts'
+import type { StoreServer } from '../../src/server/server.ts'
 
 const {
   batch,
@@ -95,13 +95,10 @@ function openShop() {
   })
 }
 
-export async function openConsoleShop(
-  options: Partial<ServerOptions> & { isRun?: boolean } = {},
-): Promise<ConsoleShop> {
-  const { isRun = true, ...rest } = options
+export async function openConsoleShop(): Promise<ConsoleShop> {
   const store = await openShop()
-  if (isRun) await store.start()
-  const serve = (port: number): Promise<StoreServer> => store.server({ port, console: { access: 'admin' }, ...rest })
+  await store.start()
+  const serve = (port: number): Promise<StoreServer> => store.server({ port, console: { access: 'admin' } })
   let server = await serve(0)
   return {
     store,

@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import type { Browser, BrowserContext, Page } from 'playwright-core'
+import type { Browser, Page } from 'playwright-core'
 import { expect } from 'vitest'
 import { launchBrowser } from '../support/browser.ts'
 
@@ -10,10 +10,16 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 
 let launched: Promise<Browser> | undefined
 
-/** One browser for all tests of the process. */
-export function browser(): Promise<Browser> {
+/** One browser for the tests of a file. */
+function browser(): Promise<Browser> {
   launched ??= launchBrowser()
   return launched
+}
+
+export async function closeBrowser(): Promise<void> {
+  const open = launched
+  launched = undefined
+  await (await open)?.close()
 }
 
 export interface Visit extends AsyncDisposable {
@@ -24,7 +30,6 @@ export interface Visit extends AsyncDisposable {
 export interface VisitOptions {
   readonly theme?: 'light' | 'dark'
   readonly width?: number
-  readonly context?: BrowserContext
 }
 
 /** Opens a page in a context of its own, and waits until its title is there. */
@@ -53,19 +58,19 @@ export async function visit(url: string, { theme = 'light', width = 1440 }: Visi
   }
 }
 
-/** The violations that axe finds, one line each. */
-export async function violations(page: Page): Promise<string[]> {
+interface Axe {
+  run(options?: object): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }>
+}
+
+/** The violations that axe finds, one line each; of these rules, or of all. */
+export async function violations(page: Page, rules?: readonly string[]): Promise<string[]> {
   // The policy of the page refuses inline scripts, so it is evaluated by the debugger.
-  await page.evaluate(axe)
-  const found = await page.evaluate(async () => {
-    const { violations } = await (
-      globalThis as unknown as {
-        axe: { run(): Promise<{ violations: { id: string; nodes: { html: string; target: unknown[] }[] }[] }> }
-      }
-    ).axe.run()
-    return violations.flatMap(({ id, nodes }) => nodes.map(node => `${id}: ${node.html.slice(0, 160)}`))
-  })
-  return found
+  if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(axe)
+  return page.evaluate(async only => {
+    const options = only === undefined ? {} : { runOnly: only }
+    const { violations } = await (globalThis as unknown as { axe: Axe }).axe.run(options)
+    return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`))
+  }, rules)
 }
 
 export function expectQuiet({ complaints }: Visit): void {

@@ -15,6 +15,7 @@ import { executionLook } from '../workflow-look.tsx'
 import type { HandlerAt } from './boxes.ts'
 import { type Line, stateAfter } from './replay.ts'
 import { SignalForm } from './signal.tsx'
+import { Steps } from './steps.tsx'
 
 interface ExecutionProps {
   id: string
@@ -79,7 +80,7 @@ export function ExecutionPanel({ id, workflow, tree, lines, address, onChange }:
           </Button>
         )}
       </div>
-      {state === 'suspended' && <SignalForm workflow={workflow} lines={own} onSent={onChange} isInset />}
+      {state === 'suspended' && <SignalForm workflow={workflow} executionId={id} onSent={onChange} />}
       <div class="sec">
         <h3>Attempts</h3>
         <ul class="steps-list">
@@ -105,6 +106,7 @@ export function ExecutionPanel({ id, workflow, tree, lines, address, onChange }:
           {ended.length === 0 && <li class="faint">It has not ended an attempt yet.</li>}
         </ul>
       </div>
+      <Steps workflow={workflow} executionId={id} />
       {execution !== undefined && execution.events.length > 0 && (
         <div class="sec">
           <h3>Emitted</h3>

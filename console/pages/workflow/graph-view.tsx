@@ -132,7 +132,6 @@ function HandlerView({
     <a
       href={href(execution.executionId)}
       class={`gn ${chosen === execution.executionId ? 'sel' : ''} ${state === 'none' ? 'future' : ''}`}
-      aria-label={`${box.name}, ${look.word}`}
     >
       <rect class="box" x={x + 0.5} y={y + 0.5} width={width} height={height} rx="6" />
       <ShapeAt name={look.shape} tone={toneOf(look.tone)} x={x + 12} y={y + 13} />

@@ -32,7 +32,7 @@ export interface Layout {
   readonly height: number
 }
 
-const column = 236
+const column = 250
 /** Between the first event and its handlers no label is needed. */
 const firstColumn = 188
 const row = 84

@@ -117,7 +117,7 @@ function TrackView({
   const look = executionLook(stateAfter(track.last))
   const end = track.spans.at(-1)
   return (
-    <a href={href} aria-label={`${track.handler}, ${look.word}`} class="track">
+    <a href={href} class="track">
       <rect class={isChosen ? 'tl-sel' : 'tl-hit'} x="4" y={y} width={width - 8} height={rowHeight} rx="4" />
       <ShapeAt name={look.shape} tone={`sr-${look.tone}`} x={12} y={y + 9} />
       <text class="t1 t12" x="32" y={y + 19}>

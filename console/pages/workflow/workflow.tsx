@@ -19,7 +19,8 @@ import { Button, Head, LinkChoice, Panel } from '../../parts/parts.tsx'
 import { Bones, Empty, Failed } from '../../parts/reading.tsx'
 import { useThrottled } from '../../parts/throttle.ts'
 import { act } from '../../shell/act.ts'
-import { type Address, useAddress, useWhere } from '../../shell/where.ts'
+import { useAddress, useWhere } from '../../shell/where.ts'
+import { WorkflowWhy } from '../why.tsx'
 import { workflowLook } from '../workflow-look.tsx'
 import { ActivityList } from './activity-list.tsx'
 import { ExecutionPanel } from './execution.tsx'
@@ -116,9 +117,11 @@ export function WorkflowPage() {
           />
         )}
       </div>
-      {status.data?.state === 'waiting' && chosen === undefined && (
-        <SignalForm workflow={id} lines={lines} onSent={refresh} />
-      )}
+      {status.data?.state === 'waiting' && chosen === undefined && <SignalForm workflow={id} onSent={refresh} />}
+      {status.data !== undefined &&
+        (!status.data.isSettled || status.data.state === 'waiting' || status.data.deadLetters > 0) && (
+          <WorkflowWhy id={id} />
+        )}
       <Cost of={[status, tree, activity, handlers]} />
     </div>
   )
@@ -213,5 +216,3 @@ function Unknown({ id }: { id: string }) {
     </div>
   )
 }
-
-export type { Address }
