@@ -44,7 +44,7 @@ export function BlameTable({ state, blame, before, version, href }: BlameProps) 
                   <Pieces pieces={line.pieces} />
                 </td>
                 <td class="ver">{by?.version}</td>
-                <td class="who cut">
+                <td class="by cut">
                   {by !== undefined && (
                     <a
                       href={href(by.version)}

@@ -64,7 +64,7 @@ export function CollectionPage() {
                     {
                       head: 'Id',
                       class: 'w-180',
-                      cellClass: 'mono c-who',
+                      cellClass: 'mono c-name',
                       cell: each => <a href={url(each.id)}>{each.id}</a>,
                       title: each => each.id,
                     },

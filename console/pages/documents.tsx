@@ -67,7 +67,7 @@ export function collectionUrl(name: string): string {
 const columns = [
   {
     head: 'Collection',
-    cellClass: 'medium c-who',
+    cellClass: 'medium c-name',
     cell: (each: Collection) => <a href={collectionUrl(each.name)}>{each.name}</a>,
   },
   {

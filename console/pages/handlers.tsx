@@ -99,7 +99,7 @@ function handlerColumns(reload: () => void): Column<Handler>[] {
   return [
     {
       head: 'Handler',
-      cellClass: 'medium c-who',
+      cellClass: 'medium c-name',
       cell: each => (
         <a href={pageUrl('/handlers', { open: each.handler })}>
           {each.handler} <span class="faint light">v{each.version}</span>
@@ -161,7 +161,7 @@ function Lanes({ reading }: { reading: ReturnType<typeof useReading<'GET /lanes'
         rows={sorted}
         keyOf={each => `${each.handler} ${each.key}`}
         columns={[
-          { head: 'Handler', class: 'w-180', cellClass: 'medium c-who', cell: each => each.handler },
+          { head: 'Handler', class: 'w-180', cellClass: 'medium c-name', cell: each => each.handler },
           { head: 'Key', cellClass: 'mono c-msg', cell: each => each.key },
           {
             head: 'State',

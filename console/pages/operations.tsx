@@ -60,7 +60,7 @@ export function OperationsPage() {
             keyOf={each => each.id}
             columns={[
               { head: 'Began', class: 'w-148', cellClass: 'mono dim', cell: each => <At at={each.startedAt} /> },
-              { head: 'Operation', cellClass: 'medium c-who', cell: each => titleOf(each) },
+              { head: 'Operation', cellClass: 'medium c-name', cell: each => titleOf(each) },
               { head: 'By', class: 'w-148', cellClass: 'dim', cell: each => each.startedBy },
               {
                 head: 'Took',
@@ -126,7 +126,7 @@ const auditColumns = [
     cell: (each: Entry) => each.actor,
     title: (each: Entry) => each.actor,
   },
-  { head: 'Action', class: 'w-180', cellClass: 'medium c-who', cell: (each: Entry) => each.action },
+  { head: 'Action', class: 'w-180', cellClass: 'medium c-name', cell: (each: Entry) => each.action },
   {
     head: 'Of',
     class: 'w-180',

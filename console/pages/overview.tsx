@@ -217,7 +217,7 @@ function Failures({ of }: { of: Reading<{ failures: Json<Attempt>[] }> }) {
                 {
                   head: 'Handler',
                   class: 'w-120',
-                  cellClass: 'medium c-who',
+                  cellClass: 'medium c-name',
                   cell: row => (
                     <a href={pageUrl(`/workflows/${encodeURIComponent(row.correlationId)}`)}>{row.handler}</a>
                   ),

@@ -69,7 +69,7 @@ export function consumerColumns(reload: () => void): Column<Consumer>[] {
   return [
     {
       head: 'Name',
-      cellClass: 'medium c-who',
+      cellClass: 'medium c-name',
       cell: each => <a href={pageUrl(`/projections/${encodeURIComponent(each.name)}`)}>{each.name}</a>,
       title: each => each.name,
     },

@@ -69,7 +69,7 @@ export function RunnersPage() {
                   {
                     head: 'Worker',
                     class: 'w-180',
-                    cellClass: 'medium c-who',
+                    cellClass: 'medium c-name',
                     cell: each => each.name ?? <span class="mono">{shortId(each.id)}</span>,
                   },
                   { head: 'Started', class: 'w-112', cellClass: 'dim', cell: each => <Ago at={each.startedAt} /> },
@@ -121,7 +121,7 @@ function runnerColumns(reload: () => void) {
     {
       head: 'Runner',
       class: 'w-180',
-      cellClass: 'medium c-who',
+      cellClass: 'medium c-name',
       cell: (each: Runner) => each.name ?? <span class="mono">{shortId(each.id)}</span>,
       title: (each: Runner) => each.id,
     },

@@ -64,7 +64,7 @@ function scheduleColumns(reload: () => void, address: Address): Column<Schedule>
   return [
     {
       head: 'Schedule',
-      cellClass: 'medium c-who',
+      cellClass: 'medium c-name',
       cell: each => <a href={address.with({ open: each.name })}>{each.name}</a>,
     },
     { head: 'When', cellClass: 'dim c-msg', cell: each => timesText(each.definition) },

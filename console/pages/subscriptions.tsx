@@ -71,7 +71,7 @@ function subscriptionColumns(reload: () => void, address: Address): Column<Consu
   return [
     {
       head: 'Subscription',
-      cellClass: 'medium c-who',
+      cellClass: 'medium c-name',
       cell: each => <a href={address.with({ open: each.name, group: each.group })}>{each.name}</a>,
     },
     { head: 'Group', class: 'w-120', cellClass: 'dim', cell: each => each.group ?? '' },

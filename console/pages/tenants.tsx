@@ -73,7 +73,7 @@ function columns(address: Address) {
   return [
     {
       head: 'Tenant',
-      cellClass: 'medium c-who',
+      cellClass: 'medium c-name',
       cell: (each: Placement) => <a href={address.with({ open: each.tenant })}>{each.tenant}</a>,
     },
     { head: 'Server', class: 'w-180', cellClass: 'dim c-msg', cell: (each: Placement) => each.server },

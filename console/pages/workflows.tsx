@@ -126,7 +126,7 @@ function workflowColumns(): Column<Workflow>[] {
     {
       head: 'Workflow',
       class: 'w-300',
-      cellClass: 'mono c-who',
+      cellClass: 'mono c-name',
       cell: each => <a href={workflowUrl(each.correlationId)}>{each.correlationId}</a>,
       title: each => each.correlationId,
     },

@@ -78,7 +78,7 @@ test('payloads and names of strangers are shown as text, with exact numbers', as
       stream,
     ]),
   )
-  const { items } = await store.events.list({ order: 'newest', stream })
+  const { items } = await store.events.list({ order: 'newest', streams: [stream] })
   await using seen = await visit(`${shop.url}/events?open=${items[0]!.id}`)
   const { page } = seen
 

@@ -8,6 +8,9 @@ import { launchBrowser } from '../support/browser.ts'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
+/** Reached only by what hangs: a page takes seconds on a busy machine. */
+const patienceMs = 120_000
+
 let launched: Promise<Browser> | undefined
 
 /** One browser for the tests of a file. */
@@ -39,6 +42,7 @@ export async function visit(url: string, { theme = 'light', width = 1440 }: Visi
     ...{ colorScheme: theme, reducedMotion: 'reduce' as const },
   })
   const page = await context.newPage()
+  page.setDefaultTimeout(patienceMs)
   const complaints: string[] = []
   const { origin } = new URL(url)
   page.on('pageerror', error => complaints.push(`error: ${error.message}`))

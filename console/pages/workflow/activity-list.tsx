@@ -42,7 +42,7 @@ export function ActivityList({
             {
               head: 'Handler',
               class: 'w-148',
-              cellClass: 'medium c-who',
+              cellClass: 'medium c-name',
               cell: line => <a href={address.with({ open: line.executionId })}>{line.handler}</a>,
             },
             {
