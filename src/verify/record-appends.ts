@@ -20,7 +20,7 @@ import {
   type CallPart,
   type Delivery,
   type LoggedEvent,
-  now,
+  instant,
   type StreamRead,
 } from './append-history.ts'
 import { checkAppends } from './check-appends.ts'
