@@ -37,10 +37,11 @@ import { library } from './parts.ts'
 import type { DocumentProjection } from './projections/document-projection.ts'
 import { openProjections } from './projections/projections.ts'
 import type { OpenDocuments, OpenRows } from './projections/read.ts'
+import { openStates } from './projections/states.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
-import { openServers, type ServerOptions } from './server/server.ts'
+import { openServers } from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import { type Session, sessionOptionNames } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
@@ -53,6 +54,7 @@ import { type BackupOptions, backUp } from './transfer/backup/backup.ts'
 import { type ExportOptions, exportStore } from './transfer/export/export.ts'
 import { importStore, type StoreImportOptions } from './transfer/export/import.ts'
 import { type DoctorOptions, examine } from './upkeep/doctor/doctor.ts'
+import { explain } from './upkeep/explain/explain.ts'
 import { everyMs, openUpkeep, type UpkeepOptions } from './upkeep/upkeep.ts'
 import { isWorkflowKind, openWorkflows, type WorkflowRegistry } from './workflows/workflows.ts'
 
@@ -132,6 +134,7 @@ export function assemble<M extends EventMap>(
     activates: storesDefinitions,
     isCollection: collections.has,
   })
+  const states = openStates(log)
   const sessionParts = {
     ...parts,
     cacheOf: aggregates.cacheOf,
@@ -153,7 +156,11 @@ export function assemble<M extends EventMap>(
   )
   const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
-  const servers = openServers(() => [{ log, schema, consumers }])
+  const servers = openServers(() => [{ log, schema, consumers }], {
+    engine: database.engine,
+    tenants: undefined,
+    open: () => ({ store: store as unknown as Store, source: { log, schema, consumers } }),
+  })
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -172,10 +179,13 @@ export function assemble<M extends EventMap>(
     engine: database.engine,
     events: openEvents<M>(parts),
     streams: recorded('streams', openStreams(parts), operatorVerbs.streams),
-    documents: ((given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
-      typeof given === 'object' && given.kind === 'projection'
-        ? projections.documents(given)
-        : collections.documents(given, more)) as unknown as OpenDocuments<M>,
+    documents: Object.assign(
+      (given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
+        typeof given === 'object' && given.kind === 'projection'
+          ? projections.documents(given)
+          : collections.documents(given, more),
+      { list: collections.list },
+    ) as unknown as OpenDocuments<M>,
     rows: projections.rows as unknown as OpenRows<M>,
     newId: category => newId(nameOf(category), log.ids),
     schema,
@@ -183,6 +193,7 @@ export function assemble<M extends EventMap>(
     async register(...definitions) {
       const activated: Promise<void>[] = []
       for (const each of definitions) {
+        if (each.kind === 'projection' || each.kind === 'aggregate') states.add(each)
         if (each.kind === 'projection') activated.push(projections.projections.register(each))
         else if (each.kind === 'collection') collections.register(each)
         else if (each.kind === 'processor') consumers.register(each.consumer)
@@ -223,6 +234,8 @@ export function assemble<M extends EventMap>(
       operatorVerbs.deadLetters,
     ),
     audit,
+    states: states.states,
+    explain: target => explain({ ...(store as unknown as Store), registered: consumers.list }, target),
     transaction: transactions.transaction,
     export: given => exportStore({ database, schema: schemaName }, given),
     async import(given) {
@@ -236,6 +249,7 @@ export function assemble<M extends EventMap>(
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,
+    http: servers.http,
     async trace(work, given) {
       const { recordTrace } = await import('./telemetry/breadcrumbs.ts')
       return recordTrace(schemaName, work, given)
@@ -269,7 +283,13 @@ const operatorVerbs = {
   schedules: { pause: ['schedule'], resume: ['schedule'], trigger: ['schedule'], delete: ['schedule'] },
   runners: { promote: ['runner'], demote: ['runner'] },
   consumers: { pause: ['consumer'], resume: ['consumer'], reset: ['consumer', 'position'], remove: ['consumer'] },
-  deadLetters: { retry: ['of', 'eventId'], retryAll: [], resolve: ['of', 'eventId'], delete: ['of', 'eventId'] },
+  deadLetters: {
+    retry: ['of', 'eventId'],
+    retryAll: [],
+    resolve: ['of', 'eventId'],
+    resolveAll: [],
+    delete: ['of', 'eventId'],
+  },
 } as const
 
 const optionsOfCalls = {
@@ -288,18 +308,6 @@ const optionsOfCalls = {
   export: [0, optionNames<ExportOptions>({ output: true, includeSnapshots: true, onProgress: true, signal: true })],
   import: [0, optionNames<StoreImportOptions>({ input: true, onProgress: true, signal: true })],
   backup: [0, optionNames<BackupOptions>({ output: true, onProgress: true, signal: true })],
-  server: [
-    0,
-    optionNames<ServerOptions>({
-      port: true,
-      host: true,
-      token: true,
-      cacheMs: true,
-      maxLagMs: true,
-      maxLagEvents: true,
-      lagLimits: true,
-    }),
-  ],
 } as const
 
 const foreignTypes = { getTypeParser: (oid: number) => ownParser(oid) }

@@ -35,8 +35,15 @@ import { library } from './parts.ts'
 import type { Projection } from './projections/projection.ts'
 import type { Projections } from './projections/projections.ts'
 import type { OpenDocuments, OpenRows } from './projections/read.ts'
+import type { States } from './projections/states.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
-import { openServers, type ServerOptions, type StoreServer } from './server/server.ts'
+import {
+  type HttpHandler,
+  type HttpOptions,
+  openServers,
+  type ServerOptions,
+  type StoreServer,
+} from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import { checkStoreOptions } from './store-options.ts'
@@ -54,6 +61,7 @@ import type { ExportOptions } from './transfer/export/export.ts'
 import type { StoreImportOptions } from './transfer/export/import.ts'
 import type { ExportManifest } from './transfer/export/manifest.ts'
 import type { Diagnosis, DoctorOptions } from './upkeep/doctor/doctor.ts'
+import type { ExplainTarget, Explanation } from './upkeep/explain/explain.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
 import type { UpkeepOptions, UpkeepReport } from './upkeep/upkeep.ts'
 import type { Handler } from './workflows/handler.ts'
@@ -187,6 +195,13 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly deadLetters: DeadLetters
   /** What operators did: each pause, reset, retry, cancellation, …, with its actor, time and outcome. */
   readonly audit: Audit
+  /** States of a stream over time, folded by the aggregates and projections of this process; and blame for each field. */
+  readonly states: States
+  /**
+   * Explains why an event is not processed yet, or why a workflow is not settled: a verdict for each consumer and handler.
+   * Undefined if the log has no such event.
+   */
+  explain(target: ExplainTarget): Promise<Explanation | undefined>
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
@@ -201,8 +216,13 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   backup(options: BackupOptions): Promise<BackupResult>
   /** The store's counters since it was opened. */
   metrics(): Record<Counter, number>
-  /** Starts an HTTP server with `/health/live`, `/health/ready` and `/metrics`. It closes with the store. */
+  /**
+   * Starts an HTTP server with `/health/live`, `/health/ready` and `/metrics`; with `console: true` also the API and the
+   * console. It closes with the store.
+   */
   server(options: ServerOptions): Promise<StoreServer>
+  /** The same as a function from a request to its response, for the server of your framework. */
+  http(options: HttpOptions): Promise<HttpHandler>
   /**
    * For development: runs `work` and returns its reads and writes, with the consumers and handlers that ran because of
    * them.
@@ -405,16 +425,26 @@ async function openTenanted<M extends EventMap>(
     },
   })
   const { tenant, tenants, engine } = tenancies
-  const servers = openServers(tenancies.instances)
+  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
+  const servers = openServers(tenancies.instances, {
+    engine,
+    tenants,
+    open(name) {
+      if (name === undefined) return { store: current as unknown as Store, source: undefined }
+      const store = tenant(name)
+      const instance = tenancies.instances().find(each => each.tenant === name)!
+      return { store: store as unknown as Store, source: instance }
+    },
+  })
   const close = once(async () => {
     await servers.close()
     await tenancies.close(options.closeMs ?? 5000)
   })
-  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
   return Object.assign(current, {
     ...{ engine, tenant, tenants, close, [Symbol.asyncDispose]: close, metrics: () => telemetry.counters() },
     start: tenancies.start,
     server: servers.start,
+    http: servers.http,
     session(given: SessionOptions & { tenant?: string | undefined } = {}) {
       const { tenant: named, ...rest } = given
       const name = named ?? options.tenant?.()
@@ -438,6 +468,16 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 const tenantMembers = [
   ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register', 'projections'] as const),
   ...(['aggregates', 'snapshots', 'handle', 'decide'] as const),
-  ...(['subscribe', 'subscriptions', 'workflows', 'runners', 'consumers', 'deadLetters', 'audit'] as const),
+  ...([
+    'subscribe',
+    'subscriptions',
+    'workflows',
+    'runners',
+    'consumers',
+    'deadLetters',
+    'audit',
+    'states',
+    'explain',
+  ] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

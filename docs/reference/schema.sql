@@ -173,6 +173,10 @@ create index dead_letters_execution on "rillflow"."dead_letters" (execution) whe
 create index dead_letters_correlation on "rillflow"."dead_letters" (correlation_id)
   where correlation_id is not null and state in ('open', 'retrying');
 
+create index dead_letters_owner on "rillflow"."dead_letters" (state, consumer, position);
+
+create index dead_letters_latest on "rillflow"."dead_letters" (state, last_failed_at, position);
+
 create index dead_letters_state on "rillflow"."dead_letters" (state) where correlation_id is not null;
 
 create table "rillflow"."snapshots" (
@@ -501,7 +505,7 @@ create table "rillflow"."audit" (
 create index audit_started_at on "rillflow"."audit" (started_at, id);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', 'f0afe1adc2bd5f7bc25f1da2ae25045e1c774fa91a189fff0e5cb41be0116160', true);
+values (1, 'baseline', 'ca661cc3fd01ed43c4599e3f9676b7e79426ce9eff0cd45405cd294b0220ea09', true);
 
 -- function clock
 

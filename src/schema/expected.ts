@@ -76,6 +76,8 @@ const others: SchemaShape = {
         dead_letters_correlation:
           "btree (correlation_id) WHERE ((correlation_id IS NOT NULL) AND (state = ANY (ARRAY['open'::text, 'retrying'::text])))",
         dead_letters_execution: 'btree (execution) WHERE (execution IS NOT NULL)',
+        dead_letters_latest: 'btree (state, last_failed_at, "position")',
+        dead_letters_owner: 'btree (state, consumer, "position")',
         dead_letters_pkey: 'primary key btree (consumer, event_id)',
         dead_letters_position: 'btree (consumer, "position")',
         dead_letters_requested: 'btree (consumer, retry_at) WHERE (retry_at IS NOT NULL)',

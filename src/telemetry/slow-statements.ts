@@ -14,6 +14,7 @@ import { checkWhole } from '../core/options.ts'
 import type { Database, Executor, Transaction } from '../database/database.ts'
 import type { Statement } from '../database/sql.ts'
 import { runOutside } from '../database/transaction.ts'
+import { addStatement } from './cost.ts'
 import { channels, type Telemetry } from './telemetry.ts'
 
 export interface SlowStatementOptions {
@@ -47,6 +48,7 @@ export function watchStatements(
       return await sent
     } finally {
       const durationMs = performance.now() - started
+      addStatement(durationMs)
       if (durationMs > slowStatementMs) void report(statement, durationMs)
     }
   }

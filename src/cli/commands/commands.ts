@@ -16,6 +16,10 @@ const commands: Commands = {
     'Run everything that the configuration defines, for development, with a live view of events',
     async () => (await import('./dev/dev.ts')).dev,
   ),
+  console: command(
+    'Serve the console, to look at the store in a browser',
+    async () => (await import('./console.ts')).console,
+  ),
   status: command('Show the state of the store at a glance', async () => (await import('./status.ts')).status),
   run: command(
     'Run everything that the configuration defines, until Ctrl-C',
