@@ -20,8 +20,8 @@ import {
   type AppendCall,
   type CallPart,
   type Delivery,
-  type LoggedEvent,
   instant,
+  type LoggedEvent,
   type StreamRead,
 } from './append-history.ts'
 import { checkAppends } from './check-appends.ts'
