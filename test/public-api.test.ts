@@ -96,7 +96,8 @@ const furtherTypes = {
   './otel': '',
   './patch': 'MergePatch Operation Patch',
   './query': 'BoundQuery CompiledQuery Condition Field FilterOptions GroupQuery Path Query Rows UntypedField',
-  './testing': 'AggregateSpecification FakeClock HandlerSpecification ProjectionSpecification TestPlace TestStore TimeSpan',
+  './testing':
+    'AggregateSpecification FakeClock HandlerSpecification ProjectionSpecification TestPlace TestStore TimeSpan',
 }
 
 /** The names that a file exports, as it is written: types leave no trace at run time. */
