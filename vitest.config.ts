@@ -41,11 +41,12 @@ const ON_AN_ENGINE = [
 const ONLY_ON_A_SERVER = [
   'test/database/{server,poolers,first-contact,settings,silence,cancel}.test.ts',
   'test/chaos/{fail-over,held-stream,processes,resend,rewound,server-killed,silent-server}.test.ts',
-  'test/chaos/consumers/{frozen-process,killed,runners,paused,rebuild,server,spread}.test.ts',
+  'test/chaos/consumers/{frozen-process,killed,runners,paused,rebuild,server,spread,starved}.test.ts',
   'test/chaos/workflows/{everything-at-once,unavailable-server}.test.ts',
   'test/tenants/directory.test.ts',
   'test/chaos/tenants/moving.test.ts',
   'test/transfer/move/*.test.ts',
+  'test/cli/verify.test.ts',
 ]
 
 /** Files about the embedded engine itself. */
@@ -71,6 +72,7 @@ const ALSO_ON_THE_OLDEST = [
   'test/subscriptions/{acks,groups}.test.ts',
   'test/tenants/tenants.test.ts',
   'test/upkeep/{doctor,upkeep}.test.ts',
+  'test/cli/verify.test.ts',
   'test/workflows/{claim,dead-letters,joins,publish,steps}.test.ts',
 ]
 

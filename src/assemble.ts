@@ -10,8 +10,9 @@ import { nameOf } from './core/definition.ts'
 import { StoreClosed } from './core/errors.ts'
 import { uuidv7Ids } from './core/id.ts'
 import { newId } from './core/name.ts'
+import { optionNames, refuseUnknownOptions, refusingUnknownOptions } from './core/options.ts'
 import { openServices } from './core/service.ts'
-import type { Database } from './database/database.ts'
+import type { Database, TransactionOptions } from './database/database.ts'
 import { ownParser } from './database/parse.ts'
 import {
   type AnyTransaction,
@@ -37,20 +38,20 @@ import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
-import { openServers } from './server/server.ts'
+import { openServers, type ServerOptions } from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
-import type { Session } from './sessions/session.ts'
+import { type Session, sessionOptionNames } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
 import type { Store, StoreOptions } from './store.ts'
 import { openSubscriptions } from './subscriptions/subscriptions.ts'
 import { watchStatements } from './telemetry/slow-statements.ts'
 import { channels, type Telemetry } from './telemetry/telemetry.ts'
 import type { TenantInstance } from './tenants/tenancy.ts'
-import { backUp } from './transfer/backup/backup.ts'
-import { exportStore } from './transfer/export/export.ts'
-import { importStore } from './transfer/export/import.ts'
-import { examine } from './upkeep/doctor/doctor.ts'
-import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
+import { type BackupOptions, backUp } from './transfer/backup/backup.ts'
+import { type ExportOptions, exportStore } from './transfer/export/export.ts'
+import { importStore, type StoreImportOptions } from './transfer/export/import.ts'
+import { type DoctorOptions, examine } from './upkeep/doctor/doctor.ts'
+import { everyMs, openUpkeep, type UpkeepOptions } from './upkeep/upkeep.ts'
 import { isWorkflowKind, openWorkflows, type WorkflowRegistry } from './workflows/workflows.ts'
 
 export interface Assembled<M extends EventMap>
@@ -191,7 +192,10 @@ export function assemble<M extends EventMap>(
     },
     aggregates: aggregates.repository,
     snapshots: aggregates.snapshots,
-    session: given => sessions.session(given) as unknown as Session<M>,
+    session(given = {}) {
+      refuseUnknownOptions('store.session', given, sessionOptionNames)
+      return sessions.session(given) as unknown as Session<M>
+    },
     handle: sessions.handle as unknown as Handle<M>,
     decide: sessions.decide as unknown as DecideOn<M>,
     subscribe: subscriptions.subscribe,
@@ -217,8 +221,48 @@ export function assemble<M extends EventMap>(
     [Symbol.asyncDispose]: close,
   }
   const run = { start: runners.start, startUpkeep: () => upkeep.start(everyMs) }
-  return { store, schema, tables, log, wake, consumers, runHandlers: workflows.runUntilIdle, ...run, close }
+  return {
+    store: refusingUnknownOptions('store', store, optionsOfCalls),
+    schema,
+    tables,
+    log,
+    wake,
+    consumers,
+    runHandlers: workflows.runUntilIdle,
+    ...run,
+    close,
+  }
 }
+
+const optionsOfCalls = {
+  transaction: [
+    1,
+    optionNames<TransactionOptions>({
+      timeoutMs: true,
+      idleMs: true,
+      lockTimeoutMs: true,
+      isolation: true,
+      signal: true,
+    }),
+  ],
+  doctor: [0, optionNames<DoctorOptions>({ oldTransactionMs: true, lagMs: true, signal: true })],
+  upkeep: [0, optionNames<UpkeepOptions>({ dryRun: true, signal: true, onProgress: true })],
+  export: [0, optionNames<ExportOptions>({ output: true, includeSnapshots: true, onProgress: true, signal: true })],
+  import: [0, optionNames<StoreImportOptions>({ input: true, onProgress: true, signal: true })],
+  backup: [0, optionNames<BackupOptions>({ output: true, onProgress: true, signal: true })],
+  server: [
+    0,
+    optionNames<ServerOptions>({
+      port: true,
+      host: true,
+      token: true,
+      cacheMs: true,
+      maxLagMs: true,
+      maxLagEvents: true,
+      lagLimits: true,
+    }),
+  ],
+} as const
 
 const foreignTypes = { getTypeParser: (oid: number) => ownParser(oid) }
 

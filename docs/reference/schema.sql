@@ -42,6 +42,8 @@ create table "rillflow"."events" (
   created_at timestamptz not null,
   event_id uuid not null,
   schema_version integer not null,
+  bytes integer generated always as (
+    octet_length(data::text) + coalesce(octet_length(headers::text), 0) + 200) stored,
   stream text collate "C" not null,
   type text collate "C" not null,
   correlation_id text collate "C" not null,
@@ -187,6 +189,7 @@ create table "rillflow"."deliveries" (
   position bigint not null,
   acked_at timestamptz,
   retry_at timestamptz,
+  first_failed_at timestamptz,
   deliveries integer not null,
   consumer text collate "C" not null,
   last_error jsonb,
@@ -231,9 +234,9 @@ create table "rillflow"."workflow_routes" (
   id integer primary key,
   version integer not null,
   priority integer not null,
-  delay_ms integer not null,
+  delay_ms bigint not null,
+  deadline_ms bigint,
   timeout_ms integer not null,
-  deadline_ms integer,
   concurrency integer,
   rate_limit integer,
   rate_per_ms integer,
@@ -483,7 +486,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '117d32877691d70ceadfbd726db614255e048d5ee00f5424c4bcf2942023f514', true);
+values (1, 'baseline', '650c587c014eadacc7d6d2dd450b39c9ba1b2f5e11d214d0df8b024919b58941', true);
 
 -- function clock
 

@@ -7,10 +7,11 @@
 
 import { asRetryable, isRillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
+import { refusingUnknownOptions } from '../core/options.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
-import { type AppendOptions, type AppendParts, appendEvents } from '../events/append/append.ts'
+import { type AppendOptions, type AppendParts, appendEvents, appendOptionNames } from '../events/append/append.ts'
 import { checkExpected, type Expected, isExpected } from '../events/append/prepare.ts'
 import { type Alongside, type AppendResult, earlierResults } from '../events/append/send.ts'
 import type { EventMap, NewEventIn } from '../events/definition.ts'
@@ -108,7 +109,7 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
     }
   }
 
-  return {
+  const repository: Repository<unknown, unknown> = {
     load,
     async fetchLatest(id, { tx } = {}) {
       const { state, version } = await load(id, { tx })
@@ -142,6 +143,17 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
       return { state: (await load(id, { tx })).state, events: [], saved: savedOf(result!) }
     },
   }
+  return refusingUnknownOptions('aggregates', repository, optionsOfCalls)
+}
+
+const optionsOfCalls = {
+  ...({ load: [1, ['tx', 'version', 'at']], fetchLatest: [1, ['tx']] } as const),
+  ...({ commit: [2, [...appendOptionNames, 'retries']], handle: [2, handleOptionNames()] } as const),
+}
+
+/** A command is decided on a version: there is none to expect. */
+function handleOptionNames(): readonly string[] {
+  return [...appendOptionNames.filter(name => name !== 'expected'), 'retries']
 }
 
 interface Committed {

@@ -13,8 +13,9 @@
 
 import { onAbort } from '../core/abort.ts'
 import { type Named, nameOf } from '../core/definition.ts'
-import { isRillflowError } from '../core/errors.ts'
+import { InvalidOption, isRillflowError } from '../core/errors.ts'
 import { nearestName } from '../core/name.ts'
+import { refusingUnknownOptions } from '../core/options.ts'
 import type { Page } from '../core/page.ts'
 import type { Services } from '../core/service.ts'
 import type { Executor } from '../database/database.ts'
@@ -106,7 +107,10 @@ export function openAdministration({ consumers, services, runnables }: Administr
   const administration: ConsumerAdministration = {
     list: (options = {}) => listConsumers(consumers, options),
     status: async (of, { group = 'default' } = {}) => readGroupStatus(consumers, nameOf(of), group),
-    pause: (of, options = {}) => change(of, options, (rows, tx) => operator.pause(log, rows, tx)),
+    async pause(of, options = {}) {
+      await refuseInline(nameOf(of), 'paused')
+      await change(of, options, (rows, tx) => operator.pause(log, rows, tx))
+    },
     resume: (of, options = {}) =>
       // A subscription keeps the events that it has delivered, so that they can still be acknowledged.
       change(of, options, (rows, tx, isDivided) => operator.resume(log, rows, tx, { keepsHolder: isDivided })),
@@ -114,6 +118,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
       checkPosition('position', position)
       const { head } = await settle(log)
       if (position > head) throw beyondHead(nameOf(of), 'position', position, head)
+      await refuseInline(nameOf(of), 'reset')
       await change(of, options, async (rows, tx, isDivided) => {
         if (isDivided) await consumers.divided?.forget(rows, tx)
         await operator.reset(log, rows, position, tx)
@@ -178,7 +183,15 @@ export function openAdministration({ consumers, services, runnables }: Administr
       if (failure !== undefined) throw failure.error
     },
   }
-  return administration
+  return refusingUnknownOptions('store.consumers', administration, optionsOfCalls)
+
+  /** An inline projection is applied by the appends themselves, whatever its row says. */
+  async function refuseInline(name: string, wanted: 'paused' | 'reset'): Promise<void> {
+    const [row] = await readStatus(log, { names: [name] })
+    if (row?.state !== 'inline') return
+    const reason = `Projection "${name}" is inline, so it cannot be ${wanted}: every append applies it. Make it async first: store.projections.switch(${JSON.stringify(name)}, { lifecycle: 'async' }). To fill it again, call store.projections.rebuild.`
+    throw new InvalidOption({ option: 'consumer', reason })
+  }
 
   /** The dispatcher is not run by hand: its executions need a runner with handlers. */
   function byHand(): Consumer[] {
@@ -230,6 +243,12 @@ export function openAdministration({ consumers, services, runnables }: Administr
       },
     }
   }
+}
+
+const optionsOfCalls = {
+  ...({ status: [1, ['group']], pause: [1, ['group']], resume: [1, ['group']], reset: [2, ['group']] } as const),
+  ...({ remove: [1, ['group', 'dropTables']] } as const),
+  ...({ runOnce: [1, ['signal']], runUntilIdle: [1, ['signal']], run: [1, ['signal']] } as const),
 }
 
 /** The sum of their results. A part that finds a checkpoint beyond the head does not delay the others. */

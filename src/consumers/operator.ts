@@ -331,6 +331,6 @@ async function refuseMissing(
 /** In the caller's transaction, or in one of our own. */
 export async function together(log: Log, executor: Executor, work: (tx: Executor) => Promise<void>): Promise<void> {
   // A retry of a dead letter may hold one of the rows for a moment.
-  const again = { retries: 3, clock: log.clock }
+  const again = { retries: 3 }
   await (executor === log.database ? retry(() => log.database.transaction(work), again) : work(executor))
 }

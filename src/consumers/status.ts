@@ -67,6 +67,8 @@ export interface StoredError {
   readonly attempt?: number | undefined
   /** When it happened. */
   readonly at?: string | undefined
+  /** When its event failed first. */
+  readonly firstAt?: string | undefined
   /** Those of the attempts before it, the oldest first. */
   readonly earlier?: readonly StoredError[] | undefined
 }

@@ -94,10 +94,10 @@ const tlsCodes =
 function tlsAdvice(error: unknown): string | undefined {
   const { code, message = '' } = (error ?? {}) as { code?: unknown; message?: string }
   if (typeof code === 'string' && tlsCodes.test(code))
-    return `This program does not trust its certificate. Give the certificate of its authority: ssl: { ca }. Only where nobody can be in between: ssl: { rejectUnauthorized: false }.`
+    return `This program does not trust its certificate. Give the certificate of its authority: ssl: { ca }. Only in a network that you trust: ssl: { rejectUnauthorized: false }.`
   // An error of the driver itself, which is never translated.
   if (code === undefined && /does not support SSL/.test(message))
-    return 'It offers no TLS. Turn it on there, or, where nobody can be in between, connect without it: ssl: false.'
+    return 'It offers no TLS. Turn it on there, or, in a network that you trust, connect without it: ssl: false.'
   const demandsTls = sqlStateOf(error) === '28000' && /no encryption|SSL off/.test(message)
   if (demandsTls || isOfPooler(error, /SSL required/))
     return 'It accepts only connections with TLS: give the option ssl: true.'

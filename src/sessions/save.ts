@@ -177,7 +177,7 @@ async function sendDocuments(parts: AppendParts, work: Work, options: SendOption
   const again = (error: unknown): boolean =>
     isRillflowError(error, 'serialization_failed') ||
     (key !== undefined && (isRillflowError(error, 'connection_lost') || isRillflowError(error, 'outcome_unknown')))
-  return retry(() => log.database.transaction(write, { signal }), { retries: 5, when: again, clock: log.clock, signal })
+  return retry(() => log.database.transaction(write, { signal }), { retries: 5, when: again, signal })
 }
 
 async function writeChanges(executor: Executor, { documents }: Work, userId?: string): Promise<SavedDocument[]> {

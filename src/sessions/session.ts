@@ -43,6 +43,10 @@ export interface SaveOptions extends AppendDefaults {
   signal?: AbortSignal | undefined
 }
 
+export const sessionOptionNames: readonly string[] = optionNames<SessionOptions>({
+  ...{ headers: true, correlationId: true, causationId: true, userId: true, maxStaged: true },
+})
+
 export const saveOptionNames: readonly string[] = optionNames<SaveOptions>({
   ...{ headers: true, correlationId: true, causationId: true, userId: true },
   ...{ idempotencyKey: true, onRepeat: true, tx: true, signal: true },

@@ -21,7 +21,7 @@ import { type AnyTransaction, isOwnTransaction } from '../database/transaction.t
 import type { Log } from '../events/log.ts'
 import { type Settler, settleOnce } from './delivery.ts'
 import type { SubscriptionOptions } from './options.ts'
-import { endedInside, type RowState, saveChange, saveInside } from './save.ts'
+import { endedInside, firstFailures, type RowState, saveChange, saveInside } from './save.ts'
 import type { Entry, Window } from './window.ts'
 
 export interface PartitionParts {
@@ -219,10 +219,15 @@ export function openPartition(parts: PartitionParts): Partition {
           failed.length === 0
             ? await saveChange(log, log.database, lease, change)
             : await log.database.transaction(async tx => {
+                const positions = failed.map(({ entry }) => entry.event.position)
+                const firsts = await firstFailures(log, tx, lease, positions)
                 const state = await saveChange(log, tx, lease, change)
                 if (state === undefined) return undefined
-                for (const { entry, error } of failed)
-                  await record(log, lease, { event: entry.event, error, attempts: entry.deliveries }, tx)
+                for (const { entry, error } of failed) {
+                  const firstFailedAt = firsts.get(entry.event.position)
+                  const failure = { event: entry.event, error, attempts: entry.deliveries, firstFailedAt }
+                  await record(log, lease, failure, tx)
+                }
                 return state
               })
         if (state !== undefined) return { checkpoint, state }

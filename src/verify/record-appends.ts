@@ -12,6 +12,7 @@ import type { AppendOptions } from '../events/append/append.ts'
 import type { StreamEvents } from '../events/append/prepare.ts'
 import type { AppendResult } from '../events/append/send.ts'
 import type { NewEvent } from '../events/definition.ts'
+import { logNames } from '../events/log.ts'
 import type { Store } from '../store.ts'
 import {
   type Answer,
@@ -131,13 +132,17 @@ export async function judgeAppends(
 
 /** By plain SQL: the judge must not depend on the readers that it judges. What is appended meanwhile may be missing. */
 export async function readLog(store: Store): Promise<LoggedEvent[]> {
+  const { events } = logNames(store.schema.name)
   const log: LoggedEvent[] = []
   for (;;) {
     const rows = await store.transaction(tx =>
       tx.query<LoggedRow>(
         `select event_id, stream, version::float8 as version, position::float8 as position, type, causation_id
-         from "${store.schema.name}".events where position > $1::bigint order by position limit ${pageSize}`,
-        [log.at(-1)?.position ?? -1],
+        from ${events.quoted}
+        where position > $1::bigint
+        order by position
+        limit $2::integer`,
+        [log.at(-1)?.position ?? -1, pageSize],
       ),
     )
     for (const { event_id: id, causation_id: call, ...event } of rows)

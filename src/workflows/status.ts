@@ -23,7 +23,9 @@ export type WorkflowState =
   | 'compensationFailed'
   | 'cancelled'
   | 'settled'
+  | 'unknown'
 
+/** Those that a list can be filtered by. */
 export const workflowStates: readonly WorkflowState[] = [
   ...(['running', 'waiting', 'parked', 'failed', 'compensating', 'compensated', 'compensationFailed'] as const),
   ...(['cancelled', 'settled'] as const),
@@ -81,8 +83,8 @@ interface StatusRow {
 }
 
 /**
- * In the order of the ids. An unknown workflow is settled, with nothing in it. `isEnd`: skips, cheaply, those that
- * cannot be settled.
+ * In the order of the ids. A workflow of which the store has nothing is unknown, and not settled. `isEnd`: skips, cheaply,
+ * those that cannot be settled.
  */
 export async function readStatuses(
   log: Log,
@@ -149,11 +151,12 @@ function statusOf(row: StatusRow): WorkflowStatus {
   const pending = row.open ?? 0
   // A retry that was requested is an execution soon.
   const isAwaited = row.undispatched || row.requested
-  const isSettled = pending === 0 && !isAwaited && row.state !== 'compensating'
   const deadLetters = Number(row.dead_letters)
+  const isUnknown = row.state === null && row.last_type === null && deadLetters === 0
+  const isSettled = pending === 0 && !isAwaited && row.state !== 'compensating' && !isUnknown
   return {
     correlationId: row.correlation_id,
-    state: stateOf(row, isSettled, deadLetters),
+    state: isUnknown ? 'unknown' : stateOf(row, isSettled, deadLetters),
     isSettled,
     pending,
     parked: Number(row.parked),

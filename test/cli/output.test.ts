@@ -6,7 +6,7 @@ import { ago, count, duration } from '../../src/cli/output/amount.ts'
 import { openOutput, type Style, styleFor } from '../../src/cli/output/output.ts'
 import { type Column, fields, table } from '../../src/cli/output/table.ts'
 import { reportError } from '../../src/cli/report-error.ts'
-import { DatabaseFailed } from '../../src/database/errors.ts'
+import { PermissionDenied } from '../../src/database/errors.ts'
 
 const streams = [
   { stream: 'order-1', version: 3 },
@@ -81,7 +81,7 @@ test('progress is a bar with rate and time left on a terminal, and a line every 
 
 test('an error about privileges names the role to use', () => {
   const stderr = terminal(80)
-  const refused = new DatabaseFailed({ sqlState: '42501', reason: 'permission denied', statement: 'schema shop' })
+  const refused = new PermissionDenied({ reason: 'permission denied', statement: 'schema shop' })
 
   const code = reportError(refused, { stderr, env: { NO_COLOR: '1' }, color: undefined, isJson: false, isDebug: false })
 

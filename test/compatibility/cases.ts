@@ -13,6 +13,8 @@ export interface Seen {
   readonly version: string
   /** More about it, in a sentence. */
   readonly note?: string
+  /** Whether it is refused with an error that says why, as it should be. */
+  readonly isRefused?: boolean
 }
 
 export interface Servers {
@@ -56,7 +58,7 @@ const databases: Case[] = [
     async run(workspace, servers) {
       const folder = await workspace.folder('postgres-14', [])
       await refusedWith(folder, onServer(await servers.url(14), 'shop'), 'server_unsupported')
-      return { version: '14', note: 'Refused at open.' }
+      return { version: '14', isRefused: true, note: 'Refused at open, with the reason.' }
     },
   },
   {
@@ -93,7 +95,7 @@ const poolers: Case[] = (['session', 'transaction', 'statement'] as const).map(m
     const folder = await workspace.folder(`pgbouncer-${mode}`, [])
     if (mode === 'statement') {
       await refusedWith(folder, onServer(url, 'pooled'), 'pooler_unsupported')
-      return { version, note: 'Refused at open.' }
+      return { version, isRefused: true, note: 'Refused at open, with the reason.' }
     }
     // The schema is made without the pooler, as a deployment does.
     await worksOn(folder, 'node', ['shop.mjs'], onServer(await servers.url(18), `pooled_${mode}`))

@@ -17,7 +17,7 @@ interface Row {
   readonly group: string
   readonly name: string
   readonly version: string
-  readonly result: 'yes' | 'no' | 'not run'
+  readonly result: 'yes' | 'refused' | 'no' | 'not run'
   readonly note: string
 }
 
@@ -38,8 +38,8 @@ process.exitCode = rows.some(row => row.result === 'no') ? 1 : 0
 
 async function tryOut({ group, name, run }: Case): Promise<Row> {
   try {
-    const { version, note = '' } = await run(workspace, servers)
-    return { group, name, version, result: 'yes', note }
+    const { version, note = '', isRefused = false } = await run(workspace, servers)
+    return { group, name, version, result: isRefused ? 'refused' : 'yes', note }
   } catch (error) {
     const note = (error as Error).message.replaceAll(/\s+/g, ' ')
     return { group, name, version: '', result: error instanceof NotRun ? 'not run' : 'no', note }

@@ -5,6 +5,7 @@
 import { expect, test } from 'vitest'
 import { defineProcessor } from '../../src/consumers/processor.ts'
 import { runUntilIdle } from '../../src/consumers/run/run.ts'
+import { readStatus } from '../../src/consumers/status.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { defineSubscription } from '../../src/subscriptions/subscription.ts'
@@ -178,6 +179,38 @@ test('a position beyond the head is refused everywhere', async () => {
 
   for (const { error } of refused)
     expect(error).toMatchObject({ code: 'invalid_option', message: expect.stringContaining('the log ends at 1') })
+})
+
+test('a consumer that is registered late, to begin beyond the head, does not stop the others of its runner', async () => {
+  const { shop, consumers } = await openWorkshop()
+  consumers.register(recorder(shop, 'totals'))
+  await consumers.start()
+
+  consumers.register({ ...recorder(shop, 'audit'), from: 9 })
+  await shop.store.events.append('order-1', [placed(), paid])
+  await waitForConsumer(consumers, 'totals', 2)
+
+  const other = openConsumerParts(shop)
+  other.register({ ...recorder(shop, 'audit'), from: 9 })
+  expect((await outcome(other.start())).error).toMatchObject({ code: 'invalid_option', option: 'from' })
+})
+
+test('in a runner, too, a checkpoint beyond the head does not stop the other consumers', async () => {
+  const { shop, consumers } = await openWorkshop()
+  for (const name of ['audit', 'totals']) consumers.register(recorder(shop, name))
+  await shop.store.events.append('order-1', placed())
+  await runUntilIdle(consumers, consumers.list())
+  await shop.query("update ~consumers set checkpoint = 1000 where name = 'audit'")
+
+  await consumers.start()
+  await shop.store.events.append('order-1', paid)
+  await waitForConsumer(consumers, 'totals', 2)
+
+  expect(await positions(shop)).toEqual([1, 2])
+  await waitUntil(async () => (await readStatus(consumers.log, { names: ['audit'] }))[0]?.lastError !== undefined)
+  expect((await readStatus(consumers.log, { names: ['audit'] }))[0]).toMatchObject({
+    ...{ isBeyondHead: true, checkpoint: 1000, lastError: { code: 'checkpoint_beyond_head' } },
+  })
 })
 
 test('a checkpoint beyond the head does not stop the other consumers', async () => {

@@ -114,7 +114,7 @@ test('a database whose sequence is behind its events is refused at open, with th
   expect(await mended.events.append('order-1', placed() as never)).toMatchObject({ position: 4 })
 })
 
-test('a role that lacks a right is told which, and how to grant it', async () => {
+test('the error about a missing right names the statement, and says how to grant the right', async () => {
   const { schema, store } = await openShop({ schema: freshSchema() })
   await store.events.append('order-1', placed())
   const client = await connect()

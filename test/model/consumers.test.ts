@@ -128,7 +128,8 @@ async function beginReplay(model: ConsumerModel, real: Real, who: WorkerName, fa
   const me = real.workers[who]
   const wanted = model.beginReplay(who, fails)
   const job = begin(real, new Set(fails ? model.log : []), (log, one, lost) => {
-    const hold = { lease: me.lease!, drain: lost, lost, onRequest: () => () => {} }
+    const limited = <T>(work: () => Promise<T>): Promise<T> => work()
+    const hold = { lease: me.lease!, drain: lost, lost, onRequest: () => () => {}, limited }
     return replayRequested({ log }, one, hold, { limit: 1 })
   })
   await job.isAtGate

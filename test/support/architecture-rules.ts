@@ -26,6 +26,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ['config.ts'],
   ['errors.ts', 'query.ts', 'patch.ts'],
   ['index.ts'],
+  ['verify'],
   ['cli'],
   ['testing'],
   ['integrations'],

@@ -1,5 +1,5 @@
 /**
- * A certificate for 127.0.0.1 that nobody has signed, and its key. They protect nothing: servers of tests use them, which
+ * A certificate for 127.0.0.1 that no authority has signed, and its key. They protect nothing: servers of tests use them, which
  * listen on loopback and end with the run.
  */
 export const serverKey = `-----BEGIN PRIVATE KEY-----

@@ -66,7 +66,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
     while (!drain.aborted && !lost.aborted) {
       try {
         if (progress === undefined) await consumer.prepare?.(drain)
-        progress ??= await readProgress(log, hold)
+        progress ??= await hold.limited(() => readProgress(log, hold))
         if (progress === undefined) return
         if (interruption.taken()) {
           const { nextInMs } = await replayRequested({ log }, consumer, hold)
@@ -112,7 +112,8 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
       at.seen = now
       if (now.settled <= at.cursor) return false
     }
-    const page = await pages.next(at.cursor, at.seen.settled, pace.limit())
+    const { settled } = at.seen
+    const page = await hold.limited(() => pages.next(at.cursor, settled, pace.limit()))
     if (page.events.length === 0) {
       at.cursor = page.reached
       const isFar = at.cursor - at.saved >= saveEveryEvents

@@ -96,7 +96,7 @@ async function runLeased(
   try {
     if (lease.retryInMs > 0) return { result: 'backoff', count: 0 }
     const lost = signal ?? new AbortController().signal
-    const held: HeldLease = { lease, drain: lost, lost, onRequest: () => () => {} }
+    const held: HeldLease = { lease, drain: lost, lost, onRequest: () => () => {}, limited: work => work() }
     const { replayed } = await replayRequested({ log }, consumer, held)
     const pace = setPace(log.database, consumer, lease.batchLimit)
     const at: Progress = { checkpoint: lease.checkpoint, attempts: lease.attempts, isPaused: false, pace }

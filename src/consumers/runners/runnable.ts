@@ -96,6 +96,11 @@ export interface HeldLease {
   readonly lost: AbortSignal
   /** Calls back when the retry of a dead letter of this consumer is due; the function returned ends that. */
   onRequest(listener: () => void): () => void
+  /**
+   * Runs work that waits for nothing but the database, such as reading a page. If it does not end within four leases, the
+   * lease is no longer renewed: a holder that makes no progress must not keep others out. Rejects when the lease is lost.
+   */
+  limited<T>(work: () => Promise<T>): Promise<T>
 }
 
 /** The consumers of the store, by kind: a row each. */

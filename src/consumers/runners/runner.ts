@@ -143,6 +143,9 @@ function runnerService(
   let lastSeenAt = performance.now()
   /** When to store again that it has the code of its consumers. */
   let seenUntil = 0
+  let hasLooked = false
+  /** The consumers that cannot begin, and were reported. */
+  const reported = new Set<string>()
   let parts: readonly RunningPart[] = []
   /** Starts and stops of parts, one after the other. */
   let switching: Promise<void> = Promise.resolve()
@@ -222,17 +225,32 @@ function runnerService(
     if (entered === undefined) return undefined
     const startedAt = performance.now()
     const all = isStopping ? [] : leased()
-    await leases.ensure(all)
+    const refused = await leases.ensure(all)
+    report(refused)
+    const held = leases.held()
     const names = all.map(each => each.name)
     await storeSeen(names)
-    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, names, leases.held())
+    const wanted = names.filter(name => !leases.isLeft(name))
+    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, wanted, held)
     if (view.role === undefined) return enterAgain()
     if (!view.isServing) await storeRoutes()
     if (view.isNext && !isStopping && (await becomeActive(log, id))) return 0
     if (view.role !== role) onRole(view.role)
     await leases.follow(view, all)
     lastSeenAt = startedAt
+    hasLooked = true
     return undefined
+  }
+
+  /** When the runner starts, it fails with the error of a consumer that cannot begin; later the others continue. */
+  function report(refused: ReadonlyMap<string, unknown>): void {
+    for (const [consumer, error] of refused) {
+      if (!hasLooked) throw error
+      if (reported.has(consumer)) continue
+      reported.add(consumer)
+      log.telemetry.log.error({ schema: log.schema, consumer, error }, 'A consumer cannot begin.')
+      onFailure(consumer, error)
+    }
   }
 
   async function storeSeen(names: readonly string[]): Promise<void> {

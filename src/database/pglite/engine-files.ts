@@ -1,55 +1,39 @@
 /**
- * The files of the embedded engine in a program that was bundled. A bundler takes only the code along, and the engine would
- * look for its files next to the bundle and end the process if they are not there.
- *
- *     not bundled ──► the engine finds its files itself
- *     bundled ──► next to the bundle, or in node_modules ──► given to the engine
- *                     └── in neither ──► EngineFileMissing, with the name of the file
+ * The files of the embedded engine. It looks for them next to its own code, and a bundler takes only the code along: then it
+ * would end the process with an error that nothing can catch. So they are looked for before it starts.
  */
-import { access, readFile } from 'node:fs/promises'
-import { createRequire } from 'node:module'
+import { access } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { PGliteOptions } from '@electric-sql/pglite'
+import type { PGlite } from '@electric-sql/pglite'
 import { EngineFileMissing } from '../errors.ts'
 
-export type EngineFiles = Pick<PGliteOptions, 'pgliteWasmModule' | 'initdbWasmModule' | 'fsBundle'>
-
-/** Every runtime has it, and the types of Node have not. */
-const { WebAssembly } = globalThis as unknown as {
-  WebAssembly: { compile(bytes: Buffer): Promise<NonNullable<PGliteOptions['pgliteWasmModule']>> }
-}
-
-/** Undefined if the engine finds its files itself. Read once per process: an engine takes them as they are. */
-export async function engineFiles(): Promise<EngineFiles | undefined> {
-  // A bundle in the format of CommonJS has no address of its own, and the engine cannot run inside it.
-  const here = import.meta.url as string | undefined
-  if (here === undefined) return undefined
-  if (/\/engine-files\.[jt]s$/.test(here)) return undefined
-  const [pglite, initdb, data] = await Promise.all(
-    ['pglite.wasm', 'initdb.wasm', 'pglite.data'].map(name => readEngineFile(here, name)),
-  )
-  return {
-    pgliteWasmModule: await WebAssembly.compile(pglite!),
-    initdbWasmModule: await WebAssembly.compile(initdb!),
-    fsBundle: new Blob([data!]),
+/** Throws `EngineFileMissing`, with the name of the first file that is not where the engine looks for it. */
+export async function refuseWithoutFiles(engine: typeof PGlite): Promise<void> {
+  const module = moduleOf(engine)
+  // A place that is not a file is that of a source map, or of a runtime with places of its own.
+  if (module === undefined || !(await exists(module))) return
+  for (const name of ['pglite.wasm', 'initdb.wasm', 'pglite.data']) {
+    const file = join(dirname(module), name)
+    if (!(await exists(file))) throw new EngineFileMissing({ file })
   }
 }
 
-async function readEngineFile(here: string, name: string): Promise<Buffer<ArrayBuffer>> {
-  const nearby = join(dirname(fileURLToPath(here)), name)
-  if (await exists(nearby)) return readFile(nearby)
-  const installed = join(installedFolder(here) ?? '', name)
-  if (await exists(installed)) return readFile(installed)
-  throw new EngineFileMissing({ file: nearby })
-}
-
-function installedFolder(here: string): string | undefined {
+/** The file with the engine's code: the caller of a property that its constructor reads. */
+function moduleOf(engine: typeof PGlite): string | undefined {
   try {
-    return dirname(createRequire(here).resolve('@electric-sql/pglite'))
-  } catch {
-    return undefined
+    const options = {
+      get dataDir(): string {
+        throw new Error('the stack is wanted')
+      },
+    }
+    new engine(options)
+  } catch (error) {
+    const frames = String((error as Error).stack).match(/(?:file:\/\/\/|\/|[A-Za-z]:\\)[^\s()]*(?=:\d+:\d+)/g)
+    const place = frames?.[1]
+    return place?.startsWith('file:') ? fileURLToPath(place) : place
   }
+  return undefined
 }
 
 async function exists(path: string): Promise<boolean> {
@@ -59,9 +43,9 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/** An error of an engine that was bundled in the format of CommonJS says nothing; this one does. */
+/** An engine that was bundled in the format of CommonJS does not know its place and finds no file, wherever it is. */
 export function startError(error: unknown): unknown {
   const { code } = (error ?? {}) as { code?: string }
-  const isLost = import.meta.url === undefined && (code === 'ERR_INVALID_URL' || code === 'ERR_INVALID_ARG_VALUE')
+  const isLost = code === 'ERR_INVALID_URL' || code === 'ERR_INVALID_ARG_VALUE'
   return isLost ? new EngineFileMissing({ file: 'pglite.wasm' }, error) : error
 }

@@ -5,14 +5,14 @@
  *                          └─► crash ─► its files, as a crash of a server would leave them ─► another instance
  *
  * PGlite drops every exception that is not an error of PostgreSQL, such as an overflow of the stack in WebAssembly, and
- * goes on with the next part of the message: the reply then looks like one without rows, and the call after it may never
+ * continues with the next part of the message: the reply then looks like one without rows, and the call after it may never
  * return, because the state of the instance is damaged. So such an exception is caught on its way, ends the exchange, and
  * the instance is never used again. All that was committed is in its files, which the next one recovers from.
  */
 import type { PGlite } from '@electric-sql/pglite'
 import { statementTooComplex } from '../sqlstate.ts'
 import type { Link } from './engine.ts'
-import { engineFiles, startError } from './engine-files.ts'
+import { refuseWithoutFiles, startError } from './engine-files.ts'
 import * as wire from './wire.ts'
 
 export interface PgliteData {
@@ -110,8 +110,9 @@ export async function makeImage(): Promise<Buffer> {
 
 async function create(given: readonly string[], options: { dataDir?: string; loadDataDir?: Blob }): Promise<PGlite> {
   const { PGlite } = await import('@electric-sql/pglite')
+  await refuseWithoutFiles(PGlite)
   const startParams = [...PGlite.defaultStartParams, ...given.flatMap(setting => ['-c', setting])]
-  return PGlite.create({ ...(await engineFiles()), ...options, startParams }).catch((error: unknown) => {
+  return PGlite.create({ ...options, startParams }).catch((error: unknown) => {
     throw startError(error)
   })
 }

@@ -244,7 +244,7 @@ export function sessionTimeout(answerTimeoutMs: number): string {
   return `${answerTimeoutMs + 1_000}ms`
 }
 
-/** The error of a statement of ours that got no answer in time: the connection is lost, whoever is to blame. */
+/** The error of a statement of ours that got no answer in time. */
 export function noAnswer(label: string, timeoutMs: number): Error {
   return new ConnectionLost({ reason: `no answer to ${label} within ${timeoutMs} ms` })
 }

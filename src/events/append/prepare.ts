@@ -37,20 +37,32 @@ export interface Part {
   readonly events: readonly CheckedEvent[]
 }
 
-/** Checks all of it; a promise only where a schema is asynchronous. */
+/** The type of the last event of a stream that was ended. Only `store.streams.tombstone` appends one. */
+export const tombstoneType = '$tombstone'
+
+/** Checks all of it; a promise only where a schema is asynchronous. `endsStream`: its event is a tombstone. */
 export function prepareParts(
   log: Log,
   parts: readonly StreamEvents[],
   defaults: AppendDefaults,
+  endsStream = false,
 ): Awaitable<readonly Part[]> {
   const checks: Promise<void>[] = []
   const prepared = parts.map(({ stream, events, expected = 'any' }): Part => {
     checkName('Stream', stream)
     checkExpected(expected)
-    return { stream, expected, events: events.map(event => checkNew(log, stream, event, defaults, checks)) }
+    if (!endsStream) refuseTombstones(events)
+    const check = endsStream ? checkEvent : checkNew
+    return { stream, expected, events: events.map(event => check(log, stream, event, defaults, checks)) }
   })
   refuseRepeated(prepared)
   return checks.length === 0 ? prepared : Promise.all(checks).then(() => prepared)
+}
+
+function refuseTombstones(events: StreamEvents['events']): void {
+  if (!events.some(event => event?.type === tombstoneType)) return
+  const reason = 'is reserved for the end of a stream: call store.streams.tombstone'
+  throw new InvalidEvent({ type: tombstoneType, path: 'type', reason })
 }
 
 /** Equal for two appends with the same content, whatever their ids, headers and order of keys. */

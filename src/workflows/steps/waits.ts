@@ -22,7 +22,7 @@ import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { contains, readPage } from '../../events/read/page.ts'
 import { wakeSuspended } from '../dispatch/enqueue.ts'
-import { refusal } from '../handler.ts'
+import { maxWaitMs, refusal } from '../handler.ts'
 import { dispatcherName } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import type { OutcomeEnd } from '../work/outcome.ts'
@@ -83,11 +83,8 @@ export async function sleepUntil(run: HandlerRun, name: string, at: Date): Promi
   })
 }
 
-/** A hundred years: a longer time is a mistake. */
-const maxMs = 100 * 365 * 24 * 3600 * 1000
-
 function checkMs(option: string, ms: number): void {
-  if (typeof ms === 'number' && ms >= 0 && ms <= maxMs) return
+  if (typeof ms === 'number' && ms >= 0 && ms <= maxWaitMs) return
   throw refusal('A wait', option, `needs milliseconds from 0 to a hundred years as "${option}", not ${describe(ms)}.`)
 }
 

@@ -68,6 +68,9 @@ interface Entry {
 }
 
 const maxTogether = 500
+/** An `integer` holds the milliseconds of 24 days. */
+const maxDelayMs = 2 ** 31 - 1
+const maxTogetherBytes = 4 * 1024 * 1024
 const retryBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
 export function openCompleter(parts: CompleterParts, options: CompleterOptions): Completer {
@@ -83,8 +86,10 @@ export function openCompleter(parts: CompleterParts, options: CompleterOptions):
     keysOf: ({ outcome }) => [outcome.execution.id],
     onePerKey: true,
     fits: (entry, batch) => kindOf(entry) === kindOf(batch[0]!),
-    maxBatch: { count: maxTogether, bytes: 0 },
-    maxQueued: { count: 100_000, bytes: 0 },
+    sizeOf: ({ outcome }) => ({ count: 1, bytes: outcome.emitted?.append?.bytes ?? 0 }),
+    maxBatch: { count: maxTogether, bytes: maxTogetherBytes },
+    // The work has been done: the executions of a worker limit their number, and a refusal would lose them.
+    maxQueued: { count: 100_000, bytes: Number.POSITIVE_INFINITY },
     maxCalls: () => 2,
     signal: options.lost,
   })
@@ -299,7 +304,7 @@ async function storeOutcomes(
       p_kinds => ${outcomes.map(({ kind }) => kind)}::text[],
       p_recorded => ${outcomes.map(({ activity }) => activity)}::text[],
       p_outcomes => ${outcomes.map(({ detail }) => (detail === undefined ? null : snakeCase(detail)))}::text[],
-      p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
+      p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.min(maxDelayMs, Math.ceil(delayMs))))}::integer[],
       p_running_ms => ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
       p_results => ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,
       p_errors => ${hasErrors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
