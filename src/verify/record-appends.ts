@@ -20,7 +20,7 @@ import {
   type CallPart,
   type Delivery,
   type LoggedEvent,
-  now,
+  instant,
   type StreamRead,
 } from './append-history.ts'
 import { checkAppends } from './check-appends.ts'
@@ -62,15 +62,15 @@ export function recordAppends(
     calls,
     reads,
     async record(parts, run, key) {
-      const call: AppendCall = { name: `${name} #${++count}`, parts, key, began: now() }
+      const call: AppendCall = { name: `${name} #${++count}`, parts, key, began: instant() }
       onLine?.(call)
       if (onLine === undefined) calls.push(call)
       try {
         const results = await run(call.name)
-        Object.assign(call, { ended: now(), answer: { kind: 'stored', results } satisfies Answer })
+        Object.assign(call, { ended: instant(), answer: { kind: 'stored', results } satisfies Answer })
         return results
       } catch (error) {
-        Object.assign(call, { ended: now(), answer: answerOf(error) })
+        Object.assign(call, { ended: instant(), answer: answerOf(error) })
         throw error
       } finally {
         onLine?.({ name: call.name, ended: call.ended, answer: call.answer })
@@ -92,9 +92,9 @@ export function recordAppends(
       return recorder.record(parts, run, options.idempotencyKey)
     },
     async read(stream) {
-      const began = now()
+      const began = instant()
       const eventIds = (await store.events.read(stream).toArray()).map(({ id }) => id)
-      const read = { name: `${name} read ${++count}`, stream, began, ended: now(), eventIds }
+      const read = { name: `${name} read ${++count}`, stream, began, ended: instant(), eventIds }
       onLine?.(read)
       if (onLine === undefined) reads.push(read)
       return eventIds
