@@ -135,7 +135,6 @@ test('a pool of the user with binary: true, pipeline: true or only the method co
       pool: pool as pg.Pool,
       schema: `shop_${at}`,
       channel: `shop_${at}`,
-      listen: pool !== minimal,
       pollMs: 50,
     })
 

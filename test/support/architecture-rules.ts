@@ -248,7 +248,7 @@ function blank({ path, text }: Source): Source {
 }
 
 function partOf(path: string): string {
-  if (path === 'src/assemble.ts') return 'store.ts'
+  if (path === 'src/assemble.ts' || path === 'src/store-options.ts') return 'store.ts'
   return path.startsWith('src/') ? (path.split('/')[1] ?? '') : path
 }
 

@@ -5,11 +5,13 @@
  *                    └──► another runner's ──► drain: running work completes ──► release
  *                    └──► the fence is another one ──► lost: cut off at once
  *
- * A holder that is stuck, because a call to the database never ends, is no longer renewed, so that another runner continues.
+ * A holder that is stuck, because a call to the database never ends, loses its lease, and its runner does not ask for it for
+ * a while, so that another runner continues.
  *
  * A lease whose runner cannot reach the database is lost, too, once it may have expired: another runner may have taken
  * it by then.
  */
+import { abortable } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { runDetached } from '../../core/service.ts'
 import type { Log } from '../../events/log.ts'
@@ -23,8 +25,10 @@ import type { View } from './row.ts'
 import type { HeldLease, Leased } from './runnable.ts'
 
 export interface Leases {
-  /** Those held now, for the heartbeat to renew. */
+  /** Those held now, for the heartbeat to renew. Holders that are stuck lose theirs. */
   held(): readonly { readonly lease: Lease; readonly leaseMs: number }[]
+  /** Whether this runner leaves the consumer to others for now, because its holder was stuck here. */
+  isLeft(name: string): boolean
   names(): string[]
   /** Makes the rows of consumers that have none; returns why a row is refused, by the name of its consumer. */
   ensure(leased: readonly Leased[]): Promise<ReadonlyMap<string, unknown>>
@@ -58,9 +62,8 @@ interface Running {
   readonly limited: { since: number | undefined }
 }
 
-/** How long a call to the database may take before its holder counts as stuck: in leases, and at least. */
-const maxStuckLeases = 4
-const minStuckMs = 5_000
+/** How long a call to the database may take before its holder counts as stuck, and how long it is then left to others. */
+const maxStuckMs = ({ leaseMs }: Leased): number => Math.max(5_000, 4 * leaseMs)
 
 /** Leases that are taken at the same time; more would only queue for connections. */
 const maxTakenAtOnce = 4
@@ -71,13 +74,17 @@ export function openLeases(
 ): Leases {
   const running = new Map<string, Running>()
   const ensured = new Set<string>()
+  /** Until when a consumer is left to others. */
+  const left = new Map<string, number>()
   let isDraining = false
 
   return {
-    held: () =>
-      [...running.values()].flatMap(each =>
-        isStuck(each) ? [] : [{ lease: each.lease, leaseMs: each.leased.leaseMs }],
-      ),
+    held() {
+      for (const each of running.values()) if (isStuck(each)) leave(each)
+      const renewed = [...running.values()].filter(({ lost }) => !lost.signal.aborted)
+      return renewed.map(({ lease, leased }) => ({ lease, leaseMs: leased.leaseMs }))
+    },
+    isLeft,
     names: () => [...running.keys()],
     async ensure(leased) {
       const refused = new Map<string, unknown>()
@@ -98,7 +105,7 @@ export function openLeases(
       const mine = isDraining ? new Set<string>() : assignedTo(id, view)
       for (const each of running.values()) review(each, view, mine)
       const byName = new Map(leased.map(each => [each.name, each]))
-      const free = [...mine].filter(name => !running.has(name) && isFree(view, name))
+      const free = [...mine].filter(name => !running.has(name) && !isLeft(name) && isFree(view, name))
       for (let at = 0; at < free.length; at += maxTakenAtOnce)
         await Promise.all(free.slice(at, at + maxTakenAtOnce).map(name => begin(byName.get(name)!)))
     },
@@ -164,7 +171,7 @@ export function openLeases(
       async limited(work) {
         limited.since = performance.now()
         try {
-          return await work()
+          return await abortable(work(), lost.signal)
         } finally {
           limited.since = undefined
         }
@@ -192,8 +199,24 @@ export function openLeases(
     onReleased()
   }
 
-  function isStuck({ limited: { since = Number.POSITIVE_INFINITY }, leased: { leaseMs } }: Running): boolean {
-    return performance.now() - since > Math.max(minStuckMs, maxStuckLeases * leaseMs)
+  function isStuck({ limited: { since = Number.POSITIVE_INFINITY }, leased }: Running): boolean {
+    return performance.now() - since > maxStuckMs(leased)
+  }
+
+  function leave(each: Running): void {
+    const { name } = each.leased
+    left.set(name, performance.now() + maxStuckMs(each.leased))
+    log.telemetry.log.warn(
+      { schema: log.schema, consumer: name },
+      'A consumer makes no progress, so its lease is given up.',
+    )
+    lose(each)
+  }
+
+  function isLeft(name: string): boolean {
+    const until = left.get(name)
+    if (until === undefined || performance.now() < until) return until !== undefined
+    return !left.delete(name)
   }
 
   function lose({ lease: { consumer, fence }, lost }: Running): void {

@@ -98,7 +98,7 @@ export interface HeldLease {
   onRequest(listener: () => void): () => void
   /**
    * Runs work that waits for nothing but the database, such as reading a page. If it does not end within four leases, the
-   * lease is no longer renewed: a holder that makes no progress must not keep others out.
+   * lease is no longer renewed: a holder that makes no progress must not keep others out. Rejects when the lease is lost.
    */
   limited<T>(work: () => Promise<T>): Promise<T>
 }

@@ -227,9 +227,11 @@ function runnerService(
     const all = isStopping ? [] : leased()
     const refused = await leases.ensure(all)
     report(refused)
+    const held = leases.held()
     const names = all.map(each => each.name)
     await storeSeen(names)
-    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, names, leases.held())
+    const wanted = names.filter(name => !leases.isLeft(name))
+    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, wanted, held)
     if (view.role === undefined) return enterAgain()
     if (!view.isServing) await storeRoutes()
     if (view.isNext && !isStopping && (await becomeActive(log, id))) return 0

@@ -42,7 +42,10 @@ export interface PostgresOptions {
   ssl?: boolean | object | undefined
   /** False behind a pooler in transaction mode, which does not support prepared statements. Default true. */
   prepare?: boolean | undefined
-  /** False: no listening connection, so that appends of other processes are found by polling. Default true. */
+  /**
+   * False: no listening connection, so that appends of other processes are found by polling. Default true, if the address is
+   * known: a pool of yours without `options` has none.
+   */
   listen?: boolean | undefined
   /** How long a statement, or the next rows of a COPY, may take before the connection counts as lost. Default 60 000. */
   answerTimeoutMs?: number | undefined
@@ -158,7 +161,7 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
       return calls.track(() => copyOut(text))
     },
     listen(channel, onNotify): Listener {
-      if (options.listen === false) return notListening
+      if (options.listen === false || (isForeign && options.pool?.options === undefined)) return notListening
       const notify = (payload: string) =>
         database.run(sql`/* database.test_listener */ select pg_notify(${channel}::text, ${payload}::text)`)
       return listenPostgres({ driver, config: listenerConfig(options), channel, notify }, onNotify)

@@ -187,7 +187,10 @@ export async function recordDeadLetter(
               from ${consumerNames(log).dead_letters} as l
               where l.consumer = ${consumer}::text
                 and l.event_id = ${event.id}::uuid), '-infinity')`
-  const firstFailedAt = fragment`(
+  const firstFailedAt =
+    attempt <= 1
+      ? fragment`null::timestamptz`
+      : fragment`(
           select min(a.at)
           ${attempts})`
   const earlier = fragment`coalesce((
