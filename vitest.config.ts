@@ -42,18 +42,21 @@ const ON_AN_ENGINE = [
 
 /** Files about the server itself. */
 const ONLY_ON_A_SERVER = [
-  'test/database/server.test.ts',
-  'test/chaos/{held-stream,resend,rewound,server-killed,silent-server}.test.ts',
-  'test/chaos/consumers/{frozen-process,killed,runners,paused,rebuild,server,spread}.test.ts',
+  'test/database/{server,poolers,first-contact,settings,silence,cancel}.test.ts',
+  'test/chaos/{fail-over,held-stream,processes,resend,rewound,server-killed,silent-server}.test.ts',
+  'test/chaos/consumers/{frozen-process,killed,runners,paused,rebuild,server,spread,starved}.test.ts',
   'test/chaos/workflows/{everything-at-once,unavailable-server}.test.ts',
   'test/tenants/directory.test.ts',
   'test/chaos/tenants/moving.test.ts',
   'test/transfer/move/*.test.ts',
+  'test/cli/verify.test.ts',
 ]
 
 /** Files about the embedded engine itself. */
 const ONLY_EMBEDDED = [
-  ...['folder-lock', 'image', 'turns', 'pglite'].map(name => `test/database/${name}.test.ts`),
+  ...['folder-lock', 'guests', 'guest-conformance', 'image', 'turns', 'pglite', 'bundle'].map(
+    name => `test/database/${name}.test.ts`,
+  ),
   'test/chaos/{,consumers/,workflows/}embedded.test.ts',
   'test/transfer/backup/{backup,restore}.test.ts',
 ]
@@ -72,6 +75,7 @@ const ALSO_ON_THE_OLDEST = [
   'test/subscriptions/{acks,groups}.test.ts',
   'test/tenants/tenants.test.ts',
   'test/upkeep/{doctor,upkeep}.test.ts',
+  'test/cli/verify.test.ts',
   'test/workflows/{claim,dead-letters,joins,publish,steps}.test.ts',
 ]
 
@@ -173,7 +177,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'unit',
-          include: ['test/*.test.ts', 'test/core/**/*.test.ts', 'test/types/*.test.ts', ...MODELS],
+          include: [...['', 'core/**/', 'history/', 'types/'].map(folder => `test/${folder}*.test.ts`), ...MODELS],
           testTimeout: patienceMs,
         },
       },

@@ -12,9 +12,10 @@ import { nameOf } from './core/definition.ts'
 import { StoreClosed } from './core/errors.ts'
 import { uuidv7Ids } from './core/id.ts'
 import { newId } from './core/name.ts'
+import { optionNames, refuseUnknownOptions, refusingUnknownOptions } from './core/options.ts'
 import { openServices } from './core/service.ts'
-import type { Database } from './database/database.ts'
-import { parsers } from './database/parse.ts'
+import type { Database, TransactionOptions } from './database/database.ts'
+import { ownParser } from './database/parse.ts'
 import {
   type AnyTransaction,
   foreignExecutor,
@@ -42,23 +43,26 @@ import { openSchema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
 import { openServers } from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
-import type { Session } from './sessions/session.ts'
+import { type Session, sessionOptionNames } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
 import type { Store, StoreOptions } from './store.ts'
 import { openSubscriptions } from './subscriptions/subscriptions.ts'
 import { watchStatements } from './telemetry/slow-statements.ts'
 import { channels, type Telemetry } from './telemetry/telemetry.ts'
 import type { TenantInstance } from './tenants/tenancy.ts'
-import { backUp } from './transfer/backup/backup.ts'
-import { exportStore } from './transfer/export/export.ts'
-import { importStore } from './transfer/export/import.ts'
-import { examine } from './upkeep/doctor/doctor.ts'
+import { type BackupOptions, backUp } from './transfer/backup/backup.ts'
+import { type ExportOptions, exportStore } from './transfer/export/export.ts'
+import { importStore, type StoreImportOptions } from './transfer/export/import.ts'
+import { type DoctorOptions, examine } from './upkeep/doctor/doctor.ts'
 import { explain } from './upkeep/explain/explain.ts'
-import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
-import { isWorkflowKind, openWorkflows } from './workflows/workflows.ts'
+import { everyMs, openUpkeep, type UpkeepOptions } from './upkeep/upkeep.ts'
+import { isWorkflowKind, openWorkflows, type WorkflowRegistry } from './workflows/workflows.ts'
 
 export interface Assembled<M extends EventMap>
-  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {}
+  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {
+  /** Does everything that handlers and schedules can do now, in this process, without a runner. */
+  readonly runHandlers: WorkflowRegistry<M>['runUntilIdle']
+}
 
 export interface AssembleOptions<M extends EventMap> extends StoreOptions<M> {
   /** False: registering a definition makes it known here and writes nothing. */
@@ -131,7 +135,12 @@ export function assemble<M extends EventMap>(
     isCollection: collections.has,
   })
   const states = openStates(log)
-  const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
+  const sessionParts = {
+    ...parts,
+    cacheOf: aggregates.cacheOf,
+    turns: aggregates.turns,
+    collectionOf: collections.find,
+  }
   const sessions = openSessions(sessionParts, options.sessionDefaults)
 
   const upkeepInBackground: Runnable = {
@@ -147,10 +156,10 @@ export function assemble<M extends EventMap>(
   )
   const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
-  const servers = openServers(() => [{ log, schema }], {
+  const servers = openServers(() => [{ log, schema, consumers }], {
     engine: database.engine,
     tenants: undefined,
-    open: () => ({ store: store as unknown as Store, source: { log, schema } }),
+    open: () => ({ store: store as unknown as Store, source: { log, schema, consumers } }),
   })
   const close = once(async () => {
     const until = performance.now() + closeMs
@@ -201,7 +210,10 @@ export function assemble<M extends EventMap>(
     },
     aggregates: aggregates.repository,
     snapshots: aggregates.snapshots,
-    session: given => sessions.session(given) as unknown as Session<M>,
+    session(given = {}) {
+      refuseUnknownOptions('store.session', given, sessionOptionNames)
+      return sessions.session(given) as unknown as Session<M>
+    },
     handle: sessions.handle as unknown as Handle<M>,
     decide: sessions.decide as unknown as DecideOn<M>,
     subscribe: subscriptions.subscribe,
@@ -233,7 +245,7 @@ export function assemble<M extends EventMap>(
       return manifest
     },
     upkeep: recorded('store', { upkeep: upkeep.run }, { upkeep: [] }).upkeep,
-    doctor: given => examine({ log, schema }, given),
+    doctor: given => examine({ log, schema, consumers }, given),
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,
@@ -246,7 +258,18 @@ export function assemble<M extends EventMap>(
     [Symbol.asyncDispose]: close,
   }
   const run = { start: runners.start, startUpkeep: () => upkeep.start(everyMs) }
-  return { store, schema, tables, log, wake, audit, consumers, ...run, close }
+  return {
+    store: refusingUnknownOptions('store', store, optionsOfCalls),
+    schema,
+    tables,
+    log,
+    wake,
+    audit,
+    consumers,
+    runHandlers: workflows.runUntilIdle,
+    ...run,
+    close,
+  }
 }
 
 /** The calls that operators make, with the names of their arguments. */
@@ -255,7 +278,7 @@ const operatorVerbs = {
   projections: { rebuild: ['projection'], switch: ['projection'] },
   subscriptions: { setMaxInFlight: ['subscription', 'maxInFlight'], repartition: ['subscription', 'partitions'] },
   handlers: { pause: ['handler'], resume: ['handler'], retire: ['handler'] },
-  executions: { resume: ['execution'] },
+  executions: { resume: ['execution'], reject: ['execution'] },
   lanes: { unpark: ['handler'] },
   schedules: { pause: ['schedule'], resume: ['schedule'], trigger: ['schedule'], delete: ['schedule'] },
   runners: { promote: ['runner'], demote: ['runner'] },
@@ -269,9 +292,26 @@ const operatorVerbs = {
   },
 } as const
 
-const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
+const optionsOfCalls = {
+  transaction: [
+    1,
+    optionNames<TransactionOptions>({
+      timeoutMs: true,
+      idleMs: true,
+      lockTimeoutMs: true,
+      isolation: true,
+      signal: true,
+    }),
+  ],
+  doctor: [0, optionNames<DoctorOptions>({ oldTransactionMs: true, lagMs: true, signal: true })],
+  upkeep: [0, optionNames<UpkeepOptions>({ dryRun: true, signal: true, onProgress: true })],
+  export: [0, optionNames<ExportOptions>({ output: true, includeSnapshots: true, onProgress: true, signal: true })],
+  import: [0, optionNames<StoreImportOptions>({ input: true, onProgress: true, signal: true })],
+  backup: [0, optionNames<BackupOptions>({ output: true, onProgress: true, signal: true })],
+} as const
+
+const foreignTypes = { getTypeParser: (oid: number) => ownParser(oid) }
 
 function schemasOf(events: EventDefinitions | undefined): Log['schemas'] {
-  const given = Object.entries(events?.schemas ?? {})
-  return new Map(given.flatMap(([type, schema]) => (schema === undefined ? [] : [[type, schema]])))
+  return new Map(Object.entries(events?.schemas ?? {}))
 }

@@ -2,6 +2,7 @@
 export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './aggregates/errors.ts'
 export {
   CheckpointBeyondHead,
+  CheckpointMoved,
   CircuitOpen,
   ConsumerNotFound,
   DeadLetterConflict,
@@ -30,18 +31,30 @@ export {
   ConnectionLost,
   DatabaseFailed,
   DatabaseMissing,
+  DatabaseReadOnly,
   DatabaseUnreachable,
+  EngineFileMissing,
   FolderLocked,
   FolderNotEmpty,
   FolderNotWritable,
   FolderVersionMismatch,
   InsideTransaction,
   IntegerTooLarge,
+  InvalidText,
   NotInTransaction,
   OutcomeUnknown,
+  PermissionDenied,
+  PoolerUnsupported,
+  PreparedStatementLost,
+  ResultTooLarge,
   SerializationFailed,
+  ServerFull,
   ServerInRecovery,
   ServerUnsupported,
+  SettingUnsupported,
+  StatementCancelled,
+  StatementTooComplex,
+  TlsFailed,
   TransactionClosed,
   TransactionTimeout,
 } from './database/errors.ts'
@@ -88,7 +101,7 @@ export {
   RebuildRunning,
   ViewsDepend,
 } from './projections/errors.ts'
-export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated } from './schema/errors.ts'
+export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated, SequenceBehind } from './schema/errors.ts'
 export { SessionClosed, SessionSaving } from './sessions/errors.ts'
 export { AlreadySettled, SubscriptionMismatch } from './subscriptions/errors.ts'
 export {
@@ -122,6 +135,7 @@ export {
   EventUndecodable,
   ExecutionLost,
   ExecutionNotParked,
+  ExecutionRejected,
   ExecutionTimeout,
   HandlerNotFound,
   HopsExceeded,

@@ -26,7 +26,7 @@ export {
   search,
   startsWith,
 } from './documents/query/condition.ts'
-export { at, type Field, lower, type Path, type UntypedField } from './documents/query/field.ts'
+export { at, type Field, headline, lower, type Path, rank, type UntypedField } from './documents/query/field.ts'
 export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
 export { avg, count, type GroupQuery, max, min, sum } from './documents/query/group.ts'
 export type { Query, Rows } from './documents/query/query.ts'

@@ -9,7 +9,7 @@
 import type { Aggregate } from './aggregates/aggregate.ts'
 import type { Repository } from './aggregates/repository.ts'
 import type { Snapshotter } from './aggregates/snapshotter.ts'
-import { type AssembleOptions, assemble } from './assemble.ts'
+import { type Assembled, type AssembleOptions, assemble } from './assemble.ts'
 import type { Audit } from './audit/audit.ts'
 import type { ConsumerAdministration } from './consumers/administration.ts'
 import type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
@@ -46,6 +46,7 @@ import {
 } from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
+import { checkStoreOptions } from './store-options.ts'
 import type { Subscription } from './subscriptions/subscription.ts'
 import type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 import type { Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
@@ -246,6 +247,7 @@ export function openStore<M extends EventMap = UntypedEvents>(
 ): Promise<TenantedStore<M>>
 export function openStore<M extends EventMap = UntypedEvents>(options?: StoreOptions<M>): Promise<Store<M>>
 export async function openStore<M extends EventMap>(options: StoreOptions<M> = {}): Promise<Store<M>> {
+  checkStoreOptions('openStore', options)
   const { register, ...rest } = options
   return register === false ? openUnregistered(rest) : open(options, true)
 }
@@ -266,9 +268,29 @@ async function open<M extends EventMap>(given: StoreOptions<M>, storesDefinition
   refuseUnknownOptions('openStore', given, storeOptionNames)
   const options = { ...given, storesDefinitions }
   if (options.tenancy !== undefined) return openTenanted(options.tenancy, options)
+  return (await openAlone(options)).store
+}
+
+/**
+ * Opens a store without tenants, with the parts that a test store needs to run everything by hand. `prepare` is called when
+ * the schema is there, and no definition is stored yet.
+ */
+export async function openParts<M extends EventMap>(
+  given: StoreOptions<M>,
+  prepare: (parts: Assembled<M>) => Promise<void>,
+): Promise<Assembled<M>> {
+  checkStoreOptions('testStore', given)
+  refuseUnknownOptions('testStore', given, storeOptionNames)
+  return openAlone({ ...given, storesDefinitions: given.register !== false }, prepare)
+}
+
+async function openAlone<M extends EventMap>(
+  options: AssembleOptions<M>,
+  prepare?: (parts: Assembled<M>) => Promise<void>,
+): Promise<Assembled<M>> {
   const database = options.database === undefined ? await openDatabase(options) : lendDatabase(options.database)
   try {
-    return await openOn(database, options)
+    return await openOn(database, options, prepare)
   } catch (error) {
     await database.close(0)
     throw error
@@ -277,7 +299,15 @@ async function open<M extends EventMap>(given: StoreOptions<M>, storesDefinition
 
 export const storeOptionNames: readonly string[] = optionNames<StoreOptions>({
   ...{ url: true, pool: true, folder: true, memory: true, database: true, schema: true, migrate: true, channel: true },
-  ...{ maxConnections: true, maxUses: true, connectTimeoutMs: true, ssl: true, prepare: true, listen: true },
+  ...{
+    maxConnections: true,
+    maxUses: true,
+    connectTimeoutMs: true,
+    ssl: true,
+    password: true,
+    prepare: true,
+    listen: true,
+  },
   ...{ answerTimeoutMs: true, transactionTimeoutMs: true, slowStatementMs: true, explainSlow: true, closeMs: true },
   ...{ maxEventBytes: true, maxDocumentBytes: true, validateOnRead: true, pollMs: true, resendMs: true },
   ...{ maxQueuedAppends: true, workflows: true, retention: true, sessionDefaults: true },
@@ -335,15 +365,21 @@ async function openDatabase(options: PlainOptions): Promise<Database> {
   return openPglite(where, { clock: options.clock, transactionTimeoutMs: options.transactionTimeoutMs })
 }
 
-async function openOn<M extends EventMap>(database: Database, options: AssembleOptions<M>): Promise<Store<M>> {
+async function openOn<M extends EventMap>(
+  database: Database,
+  options: AssembleOptions<M>,
+  prepare?: (parts: Assembled<M>) => Promise<void>,
+): Promise<Assembled<M>> {
   const { schema = 'rillflow', register, storesDefinitions } = options
-  const { store, schema: made } = assemble(database, schema, openTelemetry(options.logger), options)
+  const parts = assemble(database, schema, openTelemetry(options.logger), options)
+  const { store, schema: made } = parts
   const mode = migrateMode(database, options)
   await made.ensure(mode)
+  await prepare?.(parts)
   // Where the schema may be missing, nothing can be stored.
   if (mode !== 'manual' || !storesDefinitions) await registerDefinitions(store, options)
   if (register !== false) await register?.(store)
-  return store
+  return parts
 }
 
 /** Registers the definitions of the options; the new ones among those of workflows are stored. */

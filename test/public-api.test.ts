@@ -59,8 +59,8 @@ const types = `
 `
 
 const queries = `
-  and at avg between compileQuery contains count elemMatch eq exists filterFrom gt gte isIn isNull like lower lt lte max
-  min ne not or regex search startsWith sum
+  and at avg between compileQuery contains count elemMatch eq exists filterFrom gt gte headline isIn isNull like lower lt
+  lte max min ne not or rank regex search startsWith sum
 `
 
 /** The errors that programs catch, or throw. The whole set is `rillflow/errors`. */
@@ -70,23 +70,26 @@ const commonErrors = `
 `
 
 const errors = `
-  Aborted AlreadySettled AuthenticationFailed BackupDamaged BackupExists BackupUnreadable BackupUnsupported BulkRefused CheckpointBeyondHead CircuitOpen CollectionNotSynced
-  CollectionReadOnly ConnectionLost ConsumerNotFound DatabaseFailed DatabaseMissing DatabaseUnreachable
-  DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable DeadlinePassed DocumentConflict DocumentDeleted
+  Aborted AlreadySettled AuthenticationFailed BackupDamaged BackupExists BackupUnreadable BackupUnsupported
+  BulkRefused CheckpointBeyondHead CheckpointMoved CircuitOpen CollectionNotSynced CollectionReadOnly ConnectionLost
+  ConsumerNotFound DatabaseFailed DatabaseMissing DatabaseUnreachable DeadLetterConflict DeadLetterNotFound
+  DeadLetterUnwritable DeadlinePassed DocumentConflict DocumentDeleted DatabaseReadOnly EngineFileMissing
   DocumentExists DocumentNotFound DuplicateConsumer DuplicateEventId DuplicateHandler DuplicateSchedule EventGone
-  EventUndecodable ExecutionLost ExecutionNotParked ExecutionTimeout FoldFailed FolderLocked FolderNotEmpty FolderNotWritable
-  FolderVersionMismatch HandlerNotFound ConsumerTimeout HopsExceeded IdempotencyConflict IdempotencyMismatch
-  ImportBypassesInline ImportMismatch InlineProjectionFailed InlineProjectionUnknown InsideTransaction
-  InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument InvalidEvent InvalidFilter InvalidName
-  InvalidOption InvalidPatch InvalidProjectionValue InvalidQuery InvalidResult InvalidScheduleResult InvalidStepResult
-  JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled RunnerNotFound NonDeterministic NonRetryable
-  NotInTransaction NotOne OutcomeUnknown Overloaded PatchMismatch ProjectionNotSynced RebuildImpossible RebuildRunning RetryLater
-  RetryPending RillflowError ScheduleNotFound ScheduleTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated
-  SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StoreClosed
-  StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound TenantRequired
-  DirectoryMissing DirectoryUnreachable ForceRequired InvalidTenantName MoveHeldUp MoveNotEqual MoveRefused
-  MoveTakenOver ServerNotFound ExportDamaged ExportExists ExportNewer ExportUnreadable ImportDiffers IntegerTooLarge NotExportable
-  SchemaNotEmpty StreamTombstoned SubscriptionMismatch TimedOut TooManyEmitted
+  EventUndecodable ExecutionLost ExecutionNotParked ExecutionRejected ExecutionTimeout FoldFailed FolderLocked
+  FolderNotEmpty FolderNotWritable FolderVersionMismatch HandlerNotFound ConsumerTimeout HopsExceeded
+  IdempotencyConflict IdempotencyMismatch ImportBypassesInline ImportMismatch InlineProjectionFailed
+  InlineProjectionUnknown InsideTransaction InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument
+  InvalidEvent InvalidFilter InvalidName InvalidText InvalidOption InvalidPatch InvalidProjectionValue InvalidQuery InvalidResult
+  InvalidScheduleResult InvalidStepResult JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled
+  RunnerNotFound NonDeterministic NonRetryable NotInTransaction NotOne OutcomeUnknown Overloaded PatchMismatch
+  ProjectionNotSynced RebuildImpossible RebuildRunning ResultTooLarge RetryLater RetryPending RillflowError
+  ScheduleNotFound ScheduleTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed
+  ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StatementCancelled
+  StatementTooComplex StoreClosed PermissionDenied PoolerUnsupported PreparedStatementLost SequenceBehind ServerFull
+  SettingUnsupported StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound
+  TenantRequired DirectoryMissing DirectoryUnreachable ForceRequired InvalidTenantName MoveHeldUp MoveNotEqual
+  MoveRefused MoveTakenOver ServerNotFound ExportDamaged ExportExists ExportNewer ExportUnreadable ImportDiffers
+  IntegerTooLarge NotExportable SchemaNotEmpty StreamTombstoned SubscriptionMismatch TimedOut TlsFailed TooManyEmitted
   TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed UpcasterCycle UpcasterFailed
   VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive
 `
@@ -96,7 +99,8 @@ const furtherTypes = {
   './otel': '',
   './patch': 'MergePatch Operation Patch',
   './query': 'BoundQuery CompiledQuery Condition Field FilterOptions GroupQuery Path Query Rows UntypedField',
-  './testing': 'AggregateSpecification FakeClock ProjectionSpecification TestPlace',
+  './testing':
+    'AggregateSpecification FakeClock HandlerSpecification ProjectionSpecification TestPlace TestStore TimeSpan',
 }
 
 /** The names that a file exports, as it is written: types leave no trace at run time. */

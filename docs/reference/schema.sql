@@ -42,6 +42,8 @@ create table "rillflow"."events" (
   created_at timestamptz not null,
   event_id uuid not null,
   schema_version integer not null,
+  bytes integer generated always as (
+    octet_length(data::text) + coalesce(octet_length(headers::text), 0) + 200) stored,
   stream text collate "C" not null,
   type text collate "C" not null,
   correlation_id text collate "C" not null,
@@ -111,7 +113,9 @@ create table "rillflow"."consumers" (
   paused_at timestamptz,
   created_at timestamptz not null default now(),
   progressed_at timestamptz not null default now(),
+  seen_at timestamptz not null default now(),
   attempts integer not null default 0,
+  batch_limit integer,
   name text collate "C" primary key,
   kind text not null,
   state text not null default 'active',
@@ -189,6 +193,7 @@ create table "rillflow"."deliveries" (
   position bigint not null,
   acked_at timestamptz,
   retry_at timestamptz,
+  first_failed_at timestamptz,
   deliveries integer not null,
   consumer text collate "C" not null,
   last_error jsonb,
@@ -233,9 +238,9 @@ create table "rillflow"."workflow_routes" (
   id integer primary key,
   version integer not null,
   priority integer not null,
-  delay_ms integer not null,
+  delay_ms bigint not null,
+  deadline_ms bigint,
   timeout_ms integer not null,
-  deadline_ms integer,
   concurrency integer,
   rate_limit integer,
   rate_per_ms integer,
@@ -285,6 +290,7 @@ create table "rillflow"."workflow_executions" (
   crashes integer not null default 0,
   ran_ms integer not null default 0,
   is_retry boolean not null default false,
+  is_rejected boolean not null default false,
   state text collate "C" not null,
   correlation_id text collate "C" not null,
   lane text collate "C",
@@ -342,7 +348,7 @@ create table "rillflow"."workflow_activity" (
 create index workflow_activity_correlation on "rillflow"."workflow_activity" (correlation_id, position);
 
 create index workflow_activity_handler on "rillflow"."workflow_activity" (handler, position)
-  where kind in ('completed', 'failed');
+  where kind in ('completed', 'failed', 'parked');
 
 create table "rillflow"."workflow_steps" (
   position bigint,
@@ -499,7 +505,7 @@ create table "rillflow"."audit" (
 create index audit_started_at on "rillflow"."audit" (started_at, id);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '7a6f2d72452576be6f67ac23679c7ef5ad228748143a08d4d453a838d72d141e', true);
+values (1, 'baseline', 'ca661cc3fd01ed43c4599e3f9676b7e79426ce9eff0cd45405cd294b0220ea09', true);
 
 -- function clock
 
@@ -507,10 +513,18 @@ create or replace function "rillflow"."clock"(p_column anyelement)
 returns timestamptz
 language plpgsql immutable parallel safe cost 1
 as $body$
--- revision 1
+-- revision 2
+declare
+  v_moved text := current_setting('rillflow.clock', true);
 begin
-  return clock_timestamp()
-    + make_interval(secs => coalesce(nullif(current_setting('rillflow.clock_offset_ms', true), '')::float8, 0) / 1000);
+  if v_moved is null or v_moved = '' then
+    return clock_timestamp();
+  end if;
+  -- A sign: so many milliseconds ahead of the server's time, or behind it. Else a time that stands still.
+  if left(v_moved, 1) in ('+', '-') then
+    return clock_timestamp() + make_interval(secs => v_moved::float8 / 1000);
+  end if;
+  return v_moved::timestamptz;
 end
 $body$;
 
@@ -1324,6 +1338,92 @@ begin
 end
 $body$;
 
+-- function append_check_one
+
+create or replace function "rillflow"."append_check_one"(
+  p_stream text,
+  p_expected text,
+  p_version bigint,
+  p_count integer,
+  p_types text[],
+  out outcome text,
+  out version bigint,
+  out created_at timestamptz)
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+declare
+  moment timestamptz;
+  found_stream "rillflow"."streams";
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform
+      from "rillflow"."inline_projections"
+      limit 0;
+    perform
+      from "rillflow"."inline_changes"
+      where id = 1
+      for share;
+  end if;
+  if exists (
+    select
+    from "rillflow"."inline_projections" as i
+    where i.types is null
+      or i.types && p_types) then
+    outcome := 'inline';
+    return;
+  end if;
+  perform set_config('lock_timeout', '50ms', true);
+  loop
+    update "rillflow"."streams" as s
+      set version = s.version + p_count
+      where s.stream = p_stream
+        and (case p_expected
+          when 'any' then true
+          when 'exists' then s.version > 0
+          when 'empty' then s.version = 0
+          else s.version = p_version
+        end)
+        and s.tombstoned_at is null
+        and (s.archived_at is null or false)
+      returning s.version into version;
+    exit when found;
+    if (p_expected in ('any', 'empty') or p_version = 0) then
+      moment := "rillflow"."clock"(p_stream);
+      insert into "rillflow"."streams" as s (stream, version, created_at)
+        values (p_stream, p_count, moment)
+        on conflict do nothing
+        returning s.version into version;
+      exit when found;
+    end if;
+    select * into found_stream
+      from "rillflow"."streams" as s
+      where s.stream = p_stream
+      for update;
+    version := coalesce(found_stream.version, 0);
+    if found_stream.tombstoned_at is not null then
+      outcome := 'tombstoned';
+      return;
+    elsif found_stream.archived_at is not null and not false then
+      outcome := 'archived';
+      return;
+    elsif not (case p_expected
+      when 'any' then true
+      when 'exists' then version > 0
+      when 'empty' then version = 0
+      else version = p_version
+    end) then
+      outcome := 'conflict';
+      return;
+    end if;
+    -- Another transaction changed the stream between these statements, and now it is as expected: try again.
+  end loop;
+  outcome := 'appended';
+  created_at := date_trunc('milliseconds', "rillflow"."clock"(p_stream));
+end
+$body$;
+
 -- function append_store
 
 create or replace function "rillflow"."append_store"(
@@ -1862,7 +1962,7 @@ set plan_cache_mode = force_generic_plan
 set lock_timeout = '10s'
 set jit = off
 as $body$
--- revision 2
+-- revision 3
 declare
   dispatcher "rillflow"."consumers";
   known text[];
@@ -1878,7 +1978,7 @@ begin
     for update;
   outcome := case
     when dispatcher.fence is distinct from p_fence then 'lost'
-    when dispatcher.checkpoint < p_reached or dispatcher.checkpoint >= p_first then 'moved'
+    when dispatcher.checkpoint <> p_reached or dispatcher.checkpoint >= p_first then 'moved'
     when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
   if outcome is not null then
     return;

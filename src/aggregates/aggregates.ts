@@ -27,8 +27,11 @@ import { StateCache } from './cache.ts'
 import type { LoadParts } from './load.ts'
 import { openRepository, type Repository } from './repository.ts'
 import { openSnapshotters, type Snapshotters } from './snapshotter.ts'
+import { openTurns, type Turns } from './turns.ts'
 
 export interface Aggregates extends LoadParts, Snapshotters {
+  /** For commands of all kinds. */
+  readonly turns: Turns
   repository<State, Command, M extends EventMap>(aggregate: Aggregate<State, Command, M>): Repository<State, Command, M>
 }
 
@@ -42,10 +45,12 @@ export function openAggregates(parts: AppendParts & { readonly consumers: Consum
     }
     return cache
   }
-  const all = { ...parts, cacheOf }
+  const turns = openTurns()
+  const all = { ...parts, cacheOf, turns }
   return {
     log: parts.log,
     cacheOf,
+    turns,
     repository: <State, Command, M extends EventMap>(aggregate: Aggregate<State, Command, M>) =>
       openRepository(all, aggregate) as unknown as Repository<State, Command, M>,
     ...openSnapshotters(all),

@@ -27,7 +27,7 @@ import type { RecordedEvent } from '../events/definition.ts'
 import { StreamArchived, StreamTombstoned } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
 import { readStream, rereadable } from '../events/read/read.ts'
-import { eventColumns, eventColumnsOf, eventsOfRows } from '../events/read/rows.ts'
+import { eventColumns, eventColumnsOf, eventsOfRows, isCut, maxPageBytes } from '../events/read/rows.ts'
 import type { Aggregate, AnyEvent } from './aggregate.ts'
 import { type CachedState, maxCachedBytes, type StateCache } from './cache.ts'
 import { FoldFailed } from './errors.ts'
@@ -154,23 +154,27 @@ async function foldFrom(
   const limit = log.database.batch.readEvents
   const rows = await rereadable(executor, log, () =>
     executor.runArrays(sql`/* aggregates.tail */
-      select ${eventColumns}
-      from ${log.names.events}
-      where stream = ${stream}::text
-        and version >= ${known.version}::bigint
-        and not exists (
-          select from ${log.names.streams} as archived
-          where archived.stream = ${stream}::text
-            and archived.archived_at is not null)
-      order by version
-      limit ${limit}::integer`),
+      select ${eventColumns}, total
+      from (
+        select ${eventColumns}, bytes, sum(bytes) over (order by version rows unbounded preceding) as total
+        from ${log.names.events}
+        where stream = ${stream}::text
+          and version >= ${known.version}::bigint
+          and not exists (
+            select from ${log.names.streams} as archived
+            where archived.stream = ${stream}::text
+              and archived.archived_at is not null)
+        order by version
+        limit ${limit}::integer) as page
+      where total - bytes < ${maxPageBytes}::bigint
+      order by version`),
   )
   const [first, ...tail] = await eventsOfRows(log, rows)
   if (first?.version !== known.version || first.id !== known.eventId) return undefined
   const { version, eventId } = known
   let folded: Folded = { state: thaw(aggregate, JSON.parse(known.text)), version, eventId }
   for (const event of tail) folded = next(aggregate, stream, folded, event)
-  return rows.length < limit ? folded : foldRest(log, aggregate, stream, executor, folded)
+  return rows.length < limit && !isCut(rows) ? folded : foldRest(log, aggregate, stream, executor, folded)
 }
 
 interface Page {
@@ -196,7 +200,7 @@ async function readPage(
       select
         s.archived_at is not null, s.tombstoned_at is not null, n.version, n.event_id,
         case when row_number() over (order by e.version) = 1 then n.body end,
-        ${eventColumnsOf('e')}
+        ${eventColumnsOf('e')}, e.total
       from ${log.names.streams} as s
       left join ${aggregateNames(log).snapshots} as n
         on n.stream = s.stream
@@ -205,12 +209,15 @@ async function readPage(
         and not ${isWhole}::boolean
       left join lateral (
         select *
-        from ${log.names.events} as tail
-        where tail.stream = s.stream
-          and tail.version > coalesce(n.version, ${after}::bigint)
-          and tail.version <= ${to}::bigint
-        order by tail.version
-        limit ${limit}::integer) as e on true
+        from (
+          select tail.*, sum(tail.bytes) over (order by tail.version rows unbounded preceding) as total
+          from ${log.names.events} as tail
+          where tail.stream = s.stream
+            and tail.version > coalesce(n.version, ${after}::bigint)
+            and tail.version <= ${to}::bigint
+          order by tail.version
+          limit ${limit}::integer) as page
+        where page.total - page.bytes < ${maxPageBytes}::bigint) as e on true
       where s.stream = ${stream}::text
       order by e.version`),
   )
@@ -222,7 +229,7 @@ async function readPage(
     snapshot: version === undefined || version === null ? undefined : { version: Number(version), eventId, body },
     events: await eventsOfRows(log, events),
     to,
-    isLast: events.length < limit,
+    isLast: events.length < limit && !isCut(events),
   }
 }
 

@@ -5,12 +5,13 @@
  *     handle(id, command)                                             all three; again after a conflict
  */
 
-import { isRillflowError } from '../core/errors.ts'
+import { asRetryable, isRillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
+import { refusingUnknownOptions } from '../core/options.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
-import { type AppendOptions, type AppendParts, appendEvents } from '../events/append/append.ts'
+import { type AppendOptions, type AppendParts, appendEvents, appendOptionNames } from '../events/append/append.ts'
 import { checkExpected, type Expected, isExpected } from '../events/append/prepare.ts'
 import { type Alongside, type AppendResult, earlierResults } from '../events/append/send.ts'
 import type { EventMap, NewEventIn } from '../events/definition.ts'
@@ -19,7 +20,9 @@ import { rereadable } from '../events/read/read.ts'
 import { type Aggregate, type AnyEvent, checkStream } from './aggregate.ts'
 import { type LoadParts, type LoadRange, loadState, remember } from './load.ts'
 import { Loaded, type LoadedAggregate, loadedOf } from './loaded.ts'
+import type { Saved } from './saved.ts'
 import { snapshotOf } from './snapshot.ts'
+import type { Turns } from './turns.ts'
 
 export type CommitOptions = Omit<AppendOptions, 'expected'>
 
@@ -32,11 +35,12 @@ export interface HandleOptions extends CommitOptions {
   retries?: number | undefined
 }
 
-/** The outcome of a command. */
+/** The outcome of a command: the new state, the events, and the outcome of the save. */
 export interface Handled<State, M extends EventMap = object> {
   readonly state: State
+  /** Empty if it was done before, under the same idempotency key. */
   readonly events: readonly NewEventIn<M>[]
-  readonly result: AppendResult
+  readonly saved: Saved
 }
 
 export interface Repository<State, Command, M extends EventMap = object> {
@@ -56,7 +60,7 @@ export interface Repository<State, Command, M extends EventMap = object> {
   handle(id: string, command: Command, options?: HandleOptions): Promise<Handled<State, M>>
 }
 
-export type RepositoryParts = LoadParts & AppendParts
+export type RepositoryParts = LoadParts & AppendParts & { readonly turns: Turns }
 
 export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Repository<unknown, unknown> {
   const { log } = parts
@@ -83,21 +87,29 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
     id: string,
     { retries = 3, ...options }: HandleOptions,
     stage: (loaded: Loaded) => void,
-  ): Promise<Handled<unknown>> => {
-    for (let left = retries; ; left--) {
-      const loaded = await load(id, { tx: options.tx })
+  ): Promise<Committed> => {
+    const { tx, signal } = options
+    const attempt = async (): Promise<Committed> => {
+      const loaded = await load(id, { tx })
       stage(loaded)
       const { events } = loaded
+      const result = await commit(parts, loaded, options)
+      return { state: loaded.state, events: result.repeated ? [] : events, result }
+    }
+    // A transaction of the caller that has failed cannot be tried again, and may hold locks that others need in their turn.
+    if (tx !== undefined) return attempt()
+    const stream = checkStream(aggregate, id)
+    for (let left = retries; ; left--) {
       try {
-        const result = await commit(parts, loaded, options)
-        return { state: loaded.state, events: result.repeated ? [] : events, result }
+        return await parts.turns.run([stream], signal, attempt)
       } catch (error) {
-        if (left <= 0 || !isRillflowError(error, 'version_conflict')) throw error
+        if (!isRillflowError(error, 'version_conflict')) throw error
+        if (left <= 0) throw asRetryable(error)
       }
     }
   }
 
-  return {
+  const repository: Repository<unknown, unknown> = {
     load,
     async fetchLatest(id, { tx } = {}) {
       const { state, version } = await load(id, { tx })
@@ -121,13 +133,40 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
     }) as Repository<unknown, unknown>['commit'],
     async handle(id, command, options = {}) {
       const { idempotencyKey: key, onRepeat, tx } = options
-      if (!(await isRepeat(id, options))) return committing(id, options, loaded => loaded.decide(command))
+      if (!(await isRepeat(id, options))) {
+        const { state, events, result } = await committing(id, options, loaded => loaded.decide(command))
+        return { state, events, saved: savedOf(result) }
+      }
       if (onRepeat === 'error') throw new IdempotencyConflict({ key: key! })
       const earlier = { key, parts: [{ stream: id, expected: 'any' as const, events: [] }] }
       const [result] = await earlierResults(executorFor(parts, tx), log, earlier, 'key')
-      return { state: (await load(id, { tx })).state, events: [], result: result! }
+      return { state: (await load(id, { tx })).state, events: [], saved: savedOf(result!) }
     },
   }
+  return refusingUnknownOptions('aggregates', repository, optionsOfCalls)
+}
+
+const optionsOfCalls = {
+  ...({ load: [1, ['tx', 'version', 'at']], fetchLatest: [1, ['tx']] } as const),
+  ...({ commit: [2, [...appendOptionNames, 'retries']], handle: [2, handleOptionNames()] } as const),
+}
+
+/** A command is decided on a version: there is none to expect. */
+function handleOptionNames(): readonly string[] {
+  return [...appendOptionNames.filter(name => name !== 'expected'), 'retries']
+}
+
+interface Committed {
+  readonly state: unknown
+  readonly events: readonly AnyEvent[]
+  readonly result: AppendResult
+}
+
+/** A command without events has stored nothing. */
+function savedOf(result: AppendResult): Saved {
+  const { eventIds, position, repeated } = result
+  const isEmpty = eventIds.length === 0
+  return { documents: [], streams: isEmpty ? [] : [result], position: isEmpty ? undefined : position, repeated }
 }
 
 /** Appends the staged events at the version they were decided on, with the snapshot that is then due. */

@@ -3,7 +3,8 @@
  * `RILLFLOW_*`), then the configuration file, then the embedded store in ./.rillflow.
  *
  * What can fail: the file does not exist, throws, or has no usable default export; `ConfigFailed` says which. A `.ts` file is
- * loaded by Node itself if it can strip types. An older Node needs `jiti`, which the user installs.
+ * loaded by Node itself if it can strip its types. An older Node, and syntax that cannot be stripped such as an enum, need
+ * `jiti`, which the user installs.
  */
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -86,16 +87,32 @@ export async function importDefault(path: string, shown: string = path): Promise
 
 async function importModule(path: string, shown: string): Promise<{ default?: unknown }> {
   const url = pathToFileURL(path).href
-  if (!needsJiti(path)) return (await import(url)) as { default?: unknown }
+  let cause: unknown
+  if (!needsJiti(path)) {
+    try {
+      return (await import(url)) as { default?: unknown }
+    } catch (error) {
+      if (!unstrippable.has((error as { code?: string } | null)?.code ?? '')) throw error
+      cause = error
+    }
+  }
   const jiti = findJiti(path)
   if (jiti === undefined) {
-    const reason = `Node ${process.versions.node} needs jiti to load TypeScript, and jiti is not installed`
-    throw new ConfigFailed({ path: shown, reason, hint: installJiti })
+    const what = cause === undefined ? 'TypeScript' : `this TypeScript (${(cause as Error).message})`
+    const reason = `Node ${process.versions.node} needs jiti to load ${what}, and jiti is not installed`
+    throw new ConfigFailed({ path: shown, reason, hint: installJiti }, cause)
   }
   const { createJiti } = (await import(pathToFileURL(jiti).href)) as { createJiti: CreateJiti }
   // Modules that Node can load are loaded by Node: a second copy of this library would not recognise objects of the first.
   return createJiti(url, { tryNative: true, interopDefault: true }).import(path)
 }
+
+/** The codes of Node for TypeScript that is more than types: enums, namespaces, parameter properties, decorators. */
+const unstrippable: ReadonlySet<string> = new Set([
+  'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX',
+  'ERR_INVALID_TYPESCRIPT_SYNTAX',
+  'ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING',
+])
 
 export const installJiti = 'npm install --save-dev jiti'
 

@@ -2,6 +2,7 @@
 import { destructiveOptions, flagOf, globalOptions, isGroup, kebabCase } from './arguments.ts'
 import type { Argument, Command, Group, Option, Root } from './command.ts'
 import type { Style } from './output/output.ts'
+import { wrapped } from './output/table.ts'
 
 export async function groupHelp(style: Style, root: Root, group: Group, path: readonly string[]): Promise<string> {
   const { bold } = style.colour
@@ -13,18 +14,22 @@ export async function groupHelp(style: Style, root: Root, group: Group, path: re
   ])
   const synonyms = synonymsOf(root, path)
   return [
-    `${group.summary}.`,
+    wrapped(`${group.summary}.`, style.width, 0),
     '',
     `${bold('Usage')}  ${line} ${path.length === 0 ? 'COMMAND' : Object.keys(commands).join('|')}`,
     '',
     bold('Commands'),
-    list(rows),
-    ...(synonyms.length === 0 ? [] : ['', bold('Other names'), list(synonyms)]),
+    list(style, rows),
+    ...(synonyms.length === 0 ? [] : ['', bold('Other names'), list(style, synonyms)]),
     '',
     bold('Options of all commands'),
-    list(optionRows(globalOptions)),
+    list(style, optionRows(globalOptions)),
     '',
-    `${line} COMMAND --help shows the options of a command, with an example.${path.length === 0 ? ' rillflow --version prints the version.' : ''}`,
+    wrapped(
+      `${line} COMMAND --help shows the options of a command, with an example.${path.length === 0 ? ' rillflow --version prints the version.' : ''}`,
+      style.width,
+      0,
+    ),
   ].join('\n')
 }
 
@@ -40,18 +45,18 @@ export function commandHelp(style: Style, command: Command, path: readonly strin
   const { bold } = style.colour
   const options = ownOptions(command)
   const sections = [
-    `${summary}.`,
-    ...(command.description === undefined ? [] : ['', command.description]),
+    wrapped(`${summary}.`, style.width, 0),
+    ...(command.description === undefined ? [] : ['', wrapped(command.description, style.width, 0)]),
     '',
     `${bold('Usage')}  ${usageOf(command, path)}`,
-    ...(command.arguments.length === 0 ? [] : ['', bold('Arguments'), list(command.arguments.map(argumentRow))]),
-    ...(Object.keys(options).length === 0 ? [] : ['', bold('Options'), list(optionRows(options))]),
+    ...(command.arguments.length === 0 ? [] : ['', bold('Arguments'), list(style, command.arguments.map(argumentRow))]),
+    ...(Object.keys(options).length === 0 ? [] : ['', bold('Options'), list(style, optionRows(options))]),
     '',
     bold(command.examples.length === 1 ? 'Example' : 'Examples'),
     ...command.examples.map(example => `  ${example}`),
     '',
     bold('Options of all commands'),
-    list(optionRows(globalOptions)),
+    list(style, optionRows(globalOptions)),
   ]
   return sections.join('\n')
 }
@@ -90,7 +95,14 @@ export function optionRows(options: Readonly<Record<string, Option>>): [string, 
   })
 }
 
-function list(rows: readonly (readonly [string, string])[]): string {
-  const width = Math.max(...rows.map(([name]) => name.length))
-  return rows.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`).join('\n')
+/** Names, and texts next to them; below them where a line would be narrow. */
+function list({ width }: Style, rows: readonly (readonly [string, string])[]): string {
+  const longest = Math.max(...rows.map(([name]) => name.length))
+  const indent = width === undefined || width - longest > 34 ? longest + 4 : 6
+  return rows
+    .map(([name, text]) => {
+      const lines = wrapped(text, width, indent)
+      return indent > longest ? `  ${name.padEnd(indent - 2)}${lines.slice(indent)}` : `  ${name}\n${lines}`
+    })
+    .join('\n')
 }

@@ -1,5 +1,6 @@
 /**
- * Ctrl-C: the first one asks the command to end its running work, the second one ends the process immediately.
+ * Ctrl-C, the order to end, a terminal that is closed (SIGHUP), and Ctrl-Break on Windows (SIGBREAK): the first one asks
+ * the command to end its running work, the second one ends the process immediately.
  *
  * A process that `rillflow dev` started takes its orders from that parent and ignores signals: a terminal sends Ctrl-C to both
  * processes, and it must not count twice. The parent also prints the message.
@@ -42,12 +43,12 @@ export function isToStartAgain({ aborted, reason }: AbortSignal): boolean {
   return aborted && (reason as Error).message === ('start again' satisfies Order)
 }
 
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP', ...(process.platform === 'win32' ? ['SIGBREAK' as const] : [])] as const
+
 function listenToSignals(onSignal: () => void): () => void {
-  process.on('SIGINT', onSignal)
-  process.on('SIGTERM', onSignal)
+  for (const signal of signals) process.on(signal, onSignal)
   return () => {
-    process.off('SIGINT', onSignal)
-    process.off('SIGTERM', onSignal)
+    for (const signal of signals) process.off(signal, onSignal)
   }
 }
 

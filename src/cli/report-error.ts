@@ -12,7 +12,7 @@ import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineError, type ErrorKind, isRillflowError } from '../core/errors.ts'
 import type { ExitCode } from './command.ts'
-import { type OutputOptions, styleFor, toJson } from './output/output.ts'
+import { type OutputOptions, printable, styleFor, toJson } from './output/output.ts'
 
 export const WrongUsage: ErrorKind<'wrong_usage', { reason: string; hint?: string | undefined }> = defineError(
   'wrong_usage',
@@ -49,11 +49,11 @@ export function reportError(error: unknown, { stderr, env, color, isJson, isDebu
     stderr.write(`${toJson({ error: { ...data, code, try: hint, docs } })}\n`)
   } else {
     const tag = isRillflowError(error) ? colour.dim(` [${code}]`) : ''
-    stderr.write(`${colour.red('error:')} ${message}${tag}\n`)
-    if (hint !== undefined) stderr.write(`${colour.dim('  try:')} ${hint}\n`)
+    stderr.write(`${printable(`${colour.red('error:')} ${message}${tag}`)}\n`)
+    if (hint !== undefined) stderr.write(`${printable(`${colour.dim('  try:')} ${hint}`)}\n`)
     if (docs !== undefined) stderr.write(colour.dim(`  see: ${docs}\n`))
   }
-  if (isDebug && error instanceof Error) stderr.write(`${stackOf(error)}\n`)
+  if (isDebug && error instanceof Error) stderr.write(`${printable(stackOf(error))}\n`)
   return exitCodes[code] ?? 1
 }
 
@@ -91,17 +91,13 @@ const hints: Readonly<Record<string, string>> = {
   directory_missing: 'rillflow tenants ensure NAME',
   server_not_found: 'add it to `servers` of the tenancy in the configuration, then rillflow tenants ensure NAME',
   tenancy_required: `a tenancy with a directory in the configuration: tenancy: { directory: 'postgres://…', servers }`,
+  permission_denied:
+    'the role that owns the schema, or for the first sync a role with the CREATE privilege on the database',
   backup_unsupported: 'rillflow export --output DIR, or pg_dump',
-}
-
-/** The same for errors of the database, by SQLSTATE. */
-const databaseHints: Readonly<Record<string, string>> = {
-  '42501': 'the role that owns the schema, or for the first sync a role with the CREATE privilege on the database',
 }
 
 function hintFor(error: unknown): string | undefined {
   if (!isRillflowError(error)) return undefined
-  if (isRillflowError(error, 'database_failed')) return databaseHints[(error as { sqlState?: string }).sqlState ?? '']
   const { hint } = error as { hint?: unknown }
   if (error instanceof NothingRegistered)
     return error.path === undefined ? 'rillflow init' : `add some to ${error.path}`

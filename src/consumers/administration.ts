@@ -13,8 +13,9 @@
 
 import { onAbort } from '../core/abort.ts'
 import { type Named, nameOf } from '../core/definition.ts'
-import { isRillflowError } from '../core/errors.ts'
+import { InvalidOption, isRillflowError } from '../core/errors.ts'
 import { nearestName } from '../core/name.ts'
+import { refusingUnknownOptions } from '../core/options.ts'
 import type { Page } from '../core/page.ts'
 import type { Services } from '../core/service.ts'
 import type { Executor } from '../database/database.ts'
@@ -24,6 +25,7 @@ import { beyondHead, type Consumer, ensureConsumer } from './consumer.ts'
 import type { Consumers } from './consumers.ts'
 import { ConsumerNotFound } from './errors.ts'
 import * as operator from './operator.ts'
+import { removeConsumers } from './remove.ts'
 import { readRows } from './row-names.ts'
 import { follow } from './run/follow.ts'
 import { type RunOptions, type RunResult, runOnce, runUntilIdle } from './run/run.ts'
@@ -44,6 +46,11 @@ export interface GroupOption {
   group?: string | undefined
 }
 
+export interface RemoveConsumerOptions extends GroupOption {
+  /** Also drop the tables of a projection. Default false. */
+  dropTables?: boolean | undefined
+}
+
 export interface ConsumerAdministration {
   /** Those of all processes, by name: also those that only the database knows. */
   list(options?: ListConsumersOptions): Promise<Page<ConsumerStatus>>
@@ -54,8 +61,8 @@ export interface ConsumerAdministration {
   resume(consumer: Named, options?: GroupOption): Promise<void>
   /** Moves the checkpoint only: events after it come again, and a read model may count them twice. */
   reset(consumer: Named, position: number, options?: GroupOption): Promise<void>
-  /** Deletes the checkpoint and the dead letters. A read model, and its tables, stay. */
-  remove(consumer: Named, options?: GroupOption): Promise<void>
+  /** Deletes the checkpoint and the dead letters. Its tables stay, unless `dropTables` says otherwise. */
+  remove(consumer: Named, options?: RemoveConsumerOptions): Promise<void>
   /** Resolves when it has applied a position: how to read your own writes. */
   waitFor(consumer: Named, position: number, options?: WaitForOptions): Promise<void>
   /** One batch, in this process; of a subscription, the settled events. The result has the error of a failure. */
@@ -100,7 +107,10 @@ export function openAdministration({ consumers, services, runnables }: Administr
   const administration: ConsumerAdministration = {
     list: (options = {}) => listConsumers(consumers, options),
     status: async (of, { group = 'default' } = {}) => readGroupStatus(consumers, nameOf(of), group),
-    pause: (of, options = {}) => change(of, options, (rows, tx) => operator.pause(log, rows, tx)),
+    async pause(of, options = {}) {
+      await refuseInline(nameOf(of), 'paused')
+      await change(of, options, (rows, tx) => operator.pause(log, rows, tx))
+    },
     resume: (of, options = {}) =>
       // A subscription keeps the events that it has delivered, so that they can still be acknowledged.
       change(of, options, (rows, tx, isDivided) => operator.resume(log, rows, tx, { keepsHolder: isDivided })),
@@ -108,6 +118,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
       checkPosition('position', position)
       const { head } = await settle(log)
       if (position > head) throw beyondHead(nameOf(of), 'position', position, head)
+      await refuseInline(nameOf(of), 'reset')
       await change(of, options, async (rows, tx, isDivided) => {
         if (isDivided) await consumers.divided?.forget(rows, tx)
         await operator.reset(log, rows, position, tx)
@@ -116,7 +127,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
     remove: (of, options = {}) =>
       change(of, options, async (rows, tx, isDivided) => {
         if (isDivided) await consumers.divided?.forget(rows, tx)
-        await operator.remove(log, rows, tx)
+        await removeConsumers(log, rows, tx, options)
       }),
     waitFor: async (of, position, options) => waitForConsumer(consumers, nameOf(of), position, options),
     async runOnce(of, options = {}) {
@@ -128,10 +139,12 @@ export function openAdministration({ consumers, services, runnables }: Administr
     async runUntilIdle(of, options = {}) {
       log.database.refuseInsideTransaction('runUntilIdle')
       if (of === undefined) {
-        let total = await runUntilIdle(consumers, byHand(), options)
-        for (const name of consumers.divided?.names() ?? [])
-          total += (await consumers.divided!.runUntilIdle(name, options)).count
-        return total
+        const names = consumers.divided?.names() ?? []
+        const parts = [
+          () => runUntilIdle(consumers, byHand(), options),
+          ...names.map(name => async () => (await consumers.divided!.runUntilIdle(name, options)).count),
+        ]
+        return runEach(parts)
       }
       const name = nameOf(of)
       if (isDivided(name)) return (await consumers.divided!.runUntilIdle(name, options)).count
@@ -170,7 +183,15 @@ export function openAdministration({ consumers, services, runnables }: Administr
       if (failure !== undefined) throw failure.error
     },
   }
-  return administration
+  return refusingUnknownOptions('store.consumers', administration, optionsOfCalls)
+
+  /** An inline projection is applied by the appends themselves, whatever its row says. */
+  async function refuseInline(name: string, wanted: 'paused' | 'reset'): Promise<void> {
+    const [row] = await readStatus(log, { names: [name] })
+    if (row?.state !== 'inline') return
+    const reason = `Projection "${name}" is inline, so it cannot be ${wanted}: every append applies it. Make it async first: store.projections.switch(${JSON.stringify(name)}, { lifecycle: 'async' }). To fill it again, call store.projections.rebuild.`
+    throw new InvalidOption({ option: 'consumer', reason })
+  }
 
   /** The dispatcher is not run by hand: its executions need a runner with handlers. */
   function byHand(): Consumer[] {
@@ -194,7 +215,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
       }
     }
     const consumer = findHere(name)
-    const { kind, from, leaseMs } = consumer
+    const { kind, from, tables, leaseMs } = consumer
     let isOver = false
     return {
       kinds: ['processors'],
@@ -207,7 +228,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
               ? []
               : [
                   {
-                    ...{ name, kind, from, leaseMs },
+                    ...{ name, kind, from, tables, leaseMs },
                     async run(held) {
                       if (isOver) return
                       await follow(consumers, consumer, held).catch((error: unknown) => {
@@ -222,6 +243,26 @@ export function openAdministration({ consumers, services, runnables }: Administr
       },
     }
   }
+}
+
+const optionsOfCalls = {
+  ...({ status: [1, ['group']], pause: [1, ['group']], resume: [1, ['group']], reset: [2, ['group']] } as const),
+  ...({ remove: [1, ['group', 'dropTables']] } as const),
+  ...({ runOnce: [1, ['signal']], runUntilIdle: [1, ['signal']], run: [1, ['signal']] } as const),
+}
+
+/** The sum of their results. A part that finds a checkpoint beyond the head does not delay the others. */
+async function runEach(parts: readonly (() => Promise<number>)[]): Promise<number> {
+  let total = 0
+  let failure: { readonly error: unknown } | undefined
+  for (const part of parts)
+    total += await part().catch((error: unknown) => {
+      if (!isRillflowError(error, 'checkpoint_beyond_head')) throw error
+      failure ??= { error }
+      return 0
+    })
+  if (failure !== undefined) throw failure.error
+  return total
 }
 
 function observed(runnable: Runnable, onStart: () => void, onStop: () => void): Runnable {

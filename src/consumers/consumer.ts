@@ -11,6 +11,7 @@ import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
 import type { EventFilter } from '../events/read/log.ts'
+import { change } from './operator.ts'
 import { ensure } from './row.ts'
 import { type BreakerOptions, checkBreaker } from './run/breaker.ts'
 import {
@@ -41,6 +42,8 @@ export interface Consumer {
   readonly kind: ConsumerKind
   readonly filter: ConsumerFilter
   readonly from: From
+  /** The tables of a projection: they are stored with its row, so that they can be dropped without its code. */
+  readonly tables?: readonly string[] | undefined
   /** The most events that are applied in one batch. */
   readonly batchSize: number
   readonly leaseMs: number
@@ -75,6 +78,8 @@ export interface Consumer {
 export interface AtOnceContext {
   /** The fence of the lease. */
   readonly fence: number
+  /** The checkpoint that is stored. */
+  readonly from: number
   /** The checkpoint once these events are applied. */
   readonly checkpoint: number
   readonly faults: ReadonlyMap<number, unknown>
@@ -128,7 +133,7 @@ export interface ConsumerDefaults {
 }
 
 export function consumer(
-  given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'handle' | 'handleAtOnce' | 'takesFaults'>,
+  given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'tables' | 'handle' | 'handleAtOnce' | 'takesFaults'>,
   options: ConsumerOptions = {},
   { onFailure, pausesWhenStopped = true }: ConsumerDefaults = {},
 ): Consumer {
@@ -164,17 +169,20 @@ export function beyondHead(name: string, option: string, position: number, head:
   return new InvalidOption({ option, reason })
 }
 
-/** Makes the consumer's row if there is none. An existing row keeps its checkpoint. */
+/** Makes the consumer's row if there is none. An existing row keeps its checkpoint, and gets the list of its tables. */
 export async function ensureConsumer(
   log: Log,
-  { name, kind, from }: Pick<Consumer, 'name' | 'kind' | 'from'>,
-  definition: object = {},
+  { name, kind, from, tables }: Pick<Consumer, 'name' | 'kind' | 'from' | 'tables'>,
+  given: object = {},
   executor: Executor = log.database,
 ): Promise<void> {
-  const known = await executor.runArrays(sql`/* consumers.known */
-    select 1
+  const definition = tables === undefined || tables.length === 0 ? given : { ...given, tables }
+  const [known] = await executor.run<{ tables: readonly string[] | null }>(sql`/* consumers.known */
+    select definition -> 'tables' as tables
     from ${consumerNames(log).consumers}
     where name = ${name}::text`)
-  if (known.length > 0) return
-  await ensure(log, [{ name, kind, checkpoint: await startOf(log, name, from, executor), definition }], executor)
+  if (known === undefined)
+    await ensure(log, [{ name, kind, checkpoint: await startOf(log, name, from, executor), definition }], executor)
+  else if (JSON.stringify(known.tables ?? []) !== JSON.stringify(tables ?? []))
+    await change(log, [name], { definition: { tables }, keepsHolder: true }, executor)
 }

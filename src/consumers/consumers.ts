@@ -32,6 +32,7 @@ import type { Wake } from '../events/order/wake.ts'
 import type { LogWatch } from '../events/order/watch.ts'
 import { type Consumer, ensureConsumer } from './consumer.ts'
 import { ConsumerNotFound } from './errors.ts'
+import { groupOf } from './row-names.ts'
 import { type Feed, openFeed } from './run/feed.ts'
 import type { RunOptions, RunResult } from './run/run.ts'
 
@@ -52,6 +53,8 @@ export interface Consumers {
   /** The same, or `ConsumerNotFound`. */
   find(name: string): Consumer
   list(): readonly Consumer[]
+  /** Whether this store has the code for a row. */
+  hasCodeFor(row: { readonly name: string; readonly kind: string }): boolean
   /** Stores the checkpoint of each registered consumer that has none: 'now' is from then on. */
   store(): Promise<void>
   /** Calls back after each change of the list. */
@@ -81,7 +84,7 @@ export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; r
   }
   return {
     ...parts,
-    feed: openFeed(parts.log),
+    feed: openFeed(parts.log, parts.watch.reads),
     register(consumer) {
       const { name } = consumer
       const prefix = reserved.find(each => name.startsWith(each))
@@ -113,6 +116,8 @@ export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; r
       return found
     },
     list: () => [...registered.values()],
+    hasCodeFor: ({ name, kind }) =>
+      registered.has(name) || (kind === 'subscription' && divided?.names().includes(groupOf(name).name) === true),
     async store() {
       for (const consumer of registered.values())
         if (consumer.from !== 'start') await ensureConsumer(parts.log, consumer)

@@ -16,6 +16,13 @@ export const LeaseLost: ErrorKind<'lease_lost', { consumer: string; fence: numbe
     `Consumer "${d.consumer}" was taken over by another runner, so this batch was rolled back (its fence ${d.fence} is no longer valid). Nothing is lost and nothing needs to be done: the other runner continues from the last checkpoint.`,
 )
 
+export const CheckpointMoved: ErrorKind<'checkpoint_moved', { consumer: string; expected: number; found: number }> =
+  defineError(
+    'checkpoint_moved',
+    d =>
+      `The checkpoint of "${d.consumer}" is ${d.found}, but its runner had left it at ${d.expected}: the database has lost its last writes, as after a fail-over, or the row was changed by hand. This batch was rolled back, and nothing needs to be done: the runner continues from ${d.found}.`,
+  )
+
 export const CheckpointBeyondHead: ErrorKind<
   'checkpoint_beyond_head',
   { consumer: string; checkpoint: number; head: number }

@@ -2,9 +2,12 @@
  * Facts about consumers beyond their status: the numbers of `/metrics`, and the problems that the doctor looks for.
  * Each is one statement, bounded by the number of consumers and never by the number of events.
  */
-import { sql } from '../database/sql.ts'
+import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import type { Settled } from '../events/order/order.ts'
 import { type OwnerName, ownerOfRow } from './dead-letters/owner.ts'
+import { isOfEarlierOpening } from './row.ts'
+import { isUnseen } from './runners/row.ts'
 import { consumerNames } from './schema.ts'
 
 export interface ConsumerMetrics {
@@ -15,16 +18,21 @@ export interface ConsumerMetrics {
   readonly lagSeconds: number
   readonly isPaused: boolean
   readonly isLeased: boolean
+  /** Whether the log ends before the checkpoint. */
+  readonly isBeyondHead: boolean
+  /** Whether no other process has had its code for a minute. */
+  readonly isUnseen: boolean
   /** Open ones; 10 000 stands for that many or more. */
   readonly deadLetters: number
 }
 
 /** The first 5000 consumers by name. Of each, the newest 10 000 dead letters are counted. */
-export async function readConsumerMetrics(log: Log, settled: number): Promise<ConsumerMetrics[]> {
+export async function readConsumerMetrics(
+  log: Log,
+  { settled, head }: Pick<Settled, 'settled' | 'head'>,
+): Promise<ConsumerMetrics[]> {
   const { events, clock } = log.names
   const { consumers, dead_letters } = consumerNames(log)
-  // Embedded, a lease of an earlier opening of the database belongs to a process that has ended.
-  const instanceId = log.database.soleUser ?? null
   const rows = await log.database.run<{
     name: string
     kind: string
@@ -32,6 +40,7 @@ export async function readConsumerMetrics(log: Log, settled: number): Promise<Co
     checkpoint: number
     paused: boolean
     leased: boolean
+    unseen: boolean
     lag_seconds: number | null
     dead_letters: number
   }>(sql`/* consumers.metrics */
@@ -39,7 +48,8 @@ export async function readConsumerMetrics(log: Log, settled: number): Promise<Co
       c.name, c.kind, c.state, c.checkpoint, c.paused_at is not null as paused,
       coalesce(
         c.lease_until > ${clock}(c.lease_until)
-          and (${instanceId}::text is null or split_part(c.owner, '/', 1) = ${instanceId}::text), false) as leased,
+          and not ${isOfEarlierOpening(log, fragment`c.owner`)}, false) as leased,
+      ${isUnseen(log)} as unseen,
       (select extract(epoch from ${clock}(e.created_at) - e.created_at)::float8
         from ${events} as e
         where e.position > c.checkpoint
@@ -64,6 +74,8 @@ export async function readConsumerMetrics(log: Log, settled: number): Promise<Co
       state: row.state,
       isPaused: row.paused,
       isLeased: row.leased,
+      isUnseen: row.unseen,
+      isBeyondHead: !isInline && row.checkpoint > head,
       lag: isInline ? 0 : Math.max(0, settled - row.checkpoint),
       lagSeconds: isInline ? 0 : Math.max(0, row.lag_seconds ?? 0),
       deadLetters: row.dead_letters,
@@ -81,14 +93,13 @@ export interface AbandonedLease {
 /** Leases that no runner has taken over since their holder died or got stuck. */
 export async function readAbandonedLeases(log: Log): Promise<AbandonedLease[]> {
   const { database, names } = log
-  const instanceId = database.soleUser ?? null
   const rows = await database.run<{ name: string; owner: string; expired_ms: number }>(sql`/* consumers.abandoned */
     select c.name, c.owner,
       (extract(epoch from ${names.clock}(c.lease_until) - c.lease_until) * 1000)::float8 as expired_ms
     from ${consumerNames(log).consumers} as c
     where c.owner is not null
       and (c.lease_until < ${names.clock}(c.lease_until)
-        or (${instanceId}::text is not null and split_part(c.owner, '/', 1) <> ${instanceId}::text))
+        or ${isOfEarlierOpening(log, fragment`c.owner`)})
     order by c.name`)
   return rows.map(row => ({ consumer: row.name, owner: row.owner, expiredMs: row.expired_ms }))
 }

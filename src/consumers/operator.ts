@@ -13,11 +13,10 @@ import { retry } from '../core/retry.ts'
 import type { Executor } from '../database/database.ts'
 import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { closeAfter, lockOpen, removeAll } from './dead-letters/row.ts'
+import { closeAfter, lockOpen } from './dead-letters/row.ts'
 import { ConsumerNotFound } from './errors.ts'
 import {
   type ConsumerState,
-  forget,
   freeLease,
   type Held,
   hasExpired,
@@ -29,6 +28,7 @@ import {
   lostBy,
   newFence,
   newOwner,
+  smallerIfLost,
 } from './row.ts'
 import { consumerNames } from './schema.ts'
 
@@ -82,17 +82,6 @@ export async function reset(
     await lockOpen(log, names, tx)
     for (const name of names) await move(log, name, { checkpoint: position }, tx)
     await closeAfter(log, names, position, tx)
-  })
-}
-
-/** Deletes the rows of consumers, and their dead letters. */
-export async function remove(log: Log, names: readonly string[], executor: Executor = log.database): Promise<void> {
-  await together(log, executor, async tx => {
-    await lockOpen(log, names, tx)
-    const gone = await forget(log, names, tx)
-    const missing = names.find(name => !gone.includes(name))
-    if (missing !== undefined) throw await notFound(log, missing, tx)
-    await removeAll(log, names, tx)
   })
 }
 
@@ -224,6 +213,7 @@ export async function takeToRebuild(
       update ${consumerNames(log).consumers} as c
       set state = case when c.state = 'rebuilding' and not ${restart}::boolean then 'rebuilding' else 'emptying' end,
         owner = ${owner}::text,
+        ${smallerIfLost(log)},
         ${lastsFor(log, leaseMs)},
         ${newFence(log)}
       where c.name = ${name}::text
@@ -339,8 +329,8 @@ async function refuseMissing(
 }
 
 /** In the caller's transaction, or in one of our own. */
-async function together(log: Log, executor: Executor, work: (tx: Executor) => Promise<void>): Promise<void> {
+export async function together(log: Log, executor: Executor, work: (tx: Executor) => Promise<void>): Promise<void> {
   // A retry of a dead letter may hold one of the rows for a moment.
-  const again = { retries: 3, clock: log.clock }
+  const again = { retries: 3 }
   await (executor === log.database ? retry(() => log.database.transaction(work), again) : work(executor))
 }

@@ -1,6 +1,6 @@
 /**
  * The pending work of consumers, as pieces of statements about a whole store: whether there is work
- * (`tenants/has-work.ts`), and up to which position every consumer has read (`upkeep/archived-streams.ts`).
+ * (`tenants/has-work.ts`), when there is some again (`testing/advance.ts`), and up to which position every consumer has read (`upkeep/archived-streams.ts`).
  */
 import { type Fragment, fragment, type Identifier, identifier } from '../database/sql.ts'
 import { consumerNames } from './schema.ts'
@@ -24,6 +24,14 @@ export function hasConsumerBehind(store: StoreSchema, consumers: readonly string
 /** When the next dead letter is retried: also one whose runner has died. */
 export function nextDeadLetterAt(store: StoreSchema): Fragment {
   return fragment`(select min(d.retry_at) from ${consumerNames(store).dead_letters} as d where d.retry_at is not null)`
+}
+
+/** When, after `now`, a consumer that has failed tries again, or a dead letter is retried. */
+export function nextRetryAfter(store: StoreSchema, now: Fragment): Fragment {
+  const { consumers, dead_letters } = consumerNames(store)
+  return fragment`least(
+        (select min(c.retry_at) from ${consumers} as c where c.retry_at > ${now} and c.paused_at is null),
+        (select min(d.retry_at) from ${dead_letters} as d where d.retry_at > ${now}))`
 }
 
 /** How far each consumer has read, as rows of a name and a position: also those that are paused or run nowhere. */

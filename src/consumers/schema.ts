@@ -5,7 +5,8 @@
  *
  * No index on columns that change with every batch, and room on each page: the updates stay on their page and leave no
  * trace in an index. A dead letter names its event; the event itself stays in the log, where it cannot change. The
- * columns from `execution` on are for dead letters of handlers.
+ * columns from `execution` on are for dead letters of handlers. `batch_limit` is the number of events of a batch that the
+ * handler is known to apply in time, for the next holder. `seen_at` is when a process last had the code of the consumer.
  */
 import { type NamesOf, namesOf, type Part, sequence } from '../schema/part.ts'
 
@@ -25,7 +26,9 @@ export const consumersPart: Part = {
   paused_at timestamptz,
   created_at timestamptz not null default now(),
   progressed_at timestamptz not null default now(),
+  seen_at timestamptz not null default now(),
   attempts integer not null default 0,
+  batch_limit integer,
   name text collate "C" primary key,
   kind text not null,
   state text not null default 'active',

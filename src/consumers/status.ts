@@ -13,6 +13,7 @@ import { cappedOpen } from './dead-letters/stats.ts'
 import { ConsumerNotFound } from './errors.ts'
 import { type ConsumerState, isHeld } from './row.ts'
 import { groupKey, groupOf, readRows } from './row-names.ts'
+import { isUnseen } from './runners/row.ts'
 import { consumerNames } from './schema.ts'
 
 export interface ConsumerStatus {
@@ -24,10 +25,14 @@ export interface ConsumerStatus {
   readonly state: 'active' | 'inline' | 'rebuilding'
   /** Whether this store has its code. */
   readonly isRegistered: boolean
+  /** Whether no process has had its code for a minute: it may be removed if it is no longer needed. */
+  readonly isOrphaned: boolean
   /** Everything up to here is applied; of a group in partitions, by the one that is furthest behind. */
   readonly checkpoint: number
   /** The last settled position. */
   readonly head: number
+  /** Whether the log ends before the checkpoint: it is another log, or an older one, and the consumer does not run. */
+  readonly isBeyondHead: boolean
   /** Positions between checkpoint and head; not all of them need be events it wants. */
   readonly lag: number
   /** How long the first event after the checkpoint has been waiting; 0 if there is none. */
@@ -47,7 +52,10 @@ export interface ConsumerStatus {
 }
 
 /** One row of it. */
-export type RowStatus = Omit<ConsumerStatus, 'group' | 'isRegistered'>
+export interface RowStatus extends Omit<ConsumerStatus, 'group' | 'isRegistered' | 'isOrphaned'> {
+  /** Whether no other process has had its code for a minute. */
+  readonly isUnseen: boolean
+}
 
 export interface StoredError {
   readonly name: string
@@ -60,6 +68,8 @@ export interface StoredError {
   readonly attempt?: number | undefined
   /** When it happened. */
   readonly at?: string | undefined
+  /** When its event failed first. */
+  readonly firstAt?: string | undefined
   /** Those of the attempts before it, the oldest first. */
   readonly earlier?: readonly StoredError[] | undefined
 }
@@ -107,9 +117,10 @@ async function statusOfNew(log: Log, { name, kind, from }: Consumer): Promise<Co
   const { settled: head } = await settle(log)
   const checkpoint = from === 'start' ? 0 : from === 'now' ? head : Math.min(from, head)
   return {
-    ...{ name, kind, checkpoint, head, group: undefined, state: 'active', isRegistered: true, isPaused: false },
+    ...{ name, kind, checkpoint, head, group: undefined, state: 'active', isRegistered: true },
+    ...{ isOrphaned: false, isPaused: false },
     ...{ lag: head - checkpoint, lagSeconds: 0, attempts: 0, retryInMs: undefined, lease: undefined },
-    ...{ deadLetters: 0, lastError: undefined, progressedAt: undefined },
+    ...{ deadLetters: 0, lastError: undefined, progressedAt: undefined, isBeyondHead: false },
   }
 }
 
@@ -159,11 +170,14 @@ function combine(consumers: Consumers, rows: readonly RowStatus[]): ConsumerStat
     const slowest = all.reduce((a, b) => (b.checkpoint < a.checkpoint ? b : a))
     const { name, group } =
       slowest.kind === 'subscription' ? groupOf(slowest.name) : { name: slowest.name, group: undefined }
-    const isRegistered = consumers.get(name) !== undefined || consumers.divided?.names().includes(name) === true
+    const isRegistered = consumers.hasCodeFor(slowest)
+    const { isUnseen: _, ...status } = slowest
     return {
-      ...slowest,
+      ...status,
       ...{ name, group, isRegistered },
+      isOrphaned: !isRegistered && all.every(row => row.isUnseen),
       isPaused: all.every(row => row.isPaused),
+      isBeyondHead: all.some(row => row.isBeyondHead),
       deadLetters: all.reduce((sum, row) => sum + row.deadLetters, 0),
       lastError: all.find(row => row.lastError !== undefined)?.lastError,
       lease: slowest.lease ?? all.find(row => row.lease !== undefined)?.lease,
@@ -193,6 +207,7 @@ interface StatusRow {
   dead_letters: number
   last_error: StoredError | null
   progressed_at: Date
+  unseen: boolean
 }
 
 /** The rows of these names, or of a kind, or all. */
@@ -200,13 +215,14 @@ export async function readStatus(
   log: Log,
   { names, kind }: { names?: readonly string[] | undefined; kind?: ConsumerKind | undefined } = {},
 ): Promise<RowStatus[]> {
-  const { settled } = await settle(log)
+  const { settled, head } = await settle(log)
   const { clock } = log.names
   const { consumers } = consumerNames(log)
   const rows = await log.database.run<StatusRow>(sql`/* consumers.status */
     select
       c.name, c.kind, c.state, c.checkpoint, c.attempts, c.progressed_at, c.last_error,
       c.paused_at is not null as paused,
+      ${isUnseen(log)} as unseen,
       (extract(epoch from c.retry_at - ${clock}(c.retry_at)) * 1000)::float8 as retry_in,
       case when ${isHeld(log)} then c.owner end as owner,
       (extract(epoch from c.lease_until - ${clock}(c.lease_until)) * 1000)::float8 as expires_in,
@@ -221,10 +237,10 @@ export async function readStatus(
     where (${names ?? null}::text[] is null or c.name = any(${names ?? null}::text[]))
       and (${kind ?? null}::text is null or c.kind = ${kind ?? null}::text)
     order by c.name`)
-  return rows.map(row => statusOf(row, settled))
+  return rows.map(row => ({ ...statusOf(row, settled), isBeyondHead: row.state !== 'inline' && row.checkpoint > head }))
 }
 
-function statusOf(row: StatusRow, head: number): RowStatus {
+function statusOf(row: StatusRow, head: number): Omit<RowStatus, 'isBeyondHead'> {
   const { name, kind, attempts } = row
   const isInline = row.state === 'inline'
   const checkpoint = isInline && row.checkpoint < head ? head : row.checkpoint
@@ -243,5 +259,6 @@ function statusOf(row: StatusRow, head: number): RowStatus {
     deadLetters: Number(row.dead_letters),
     lastError: row.last_error ?? undefined,
     progressedAt: row.progressed_at,
+    isUnseen: row.unseen,
   }
 }

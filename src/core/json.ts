@@ -14,6 +14,9 @@
  * has the rules, and runs only when `measure` or an escape asks for it. Invariant: `findFault` accepts what `measure`
  * accepts.
  *
+ * The size is that of the text which the database gives back: it writes numbers without an exponent, so that 1e308 has 309
+ * bytes. (It also writes a space after each comma and colon, which is not counted: at the utmost half as much again.)
+ *
  * Both count a lower bound of the text's size while they walk, and stop at `maxBytes`, so neither an object of a few
  * shared parts that unfolds to gigabytes nor a cycle keeps them busy. Measured on payloads of 3 to 800 fields: 1.2 to
  * 1.9 times `JSON.stringify` alone, the less the larger; a replacer that only looks at numbers: 1.6 to 2.5 times.
@@ -25,10 +28,11 @@ import { textFault } from './name.ts'
 export function encodeJson(value: unknown, options: EncodeOptions): EncodedJson {
   const { what, root, maxBytes } = options
   try {
-    if (measure(value, maxDepth, maxBytes) < 0) refuseFaults(value, options)
+    let widened = 0
+    if (measure(value, maxDepth, maxBytes) < 0) widened = refuseFaults(value, options)
     const text = JSON.stringify(value) as string | undefined
     if (text === undefined || text.includes('\\u')) refuseFaults(value, options)
-    const bytes = Buffer.byteLength(text!)
+    const bytes = Buffer.byteLength(text!) + widened
     if (bytes > maxBytes) throw new InvalidEvent({ type: what, path: root, reason: tooLarge(maxBytes) })
     return { text: text!, bytes }
   } catch (error) {
@@ -43,12 +47,13 @@ export interface EncodeOptions {
   readonly what: string
   /** The name of the value in paths: `data`, `headers`. */
   readonly root: string
-  /** How many UTF-8 bytes the text may have. */
+  /** How many UTF-8 bytes the text may have, with its numbers written out. */
   readonly maxBytes: number
 }
 
 export interface EncodedJson {
   readonly text: string
+  /** With its numbers written out. */
   readonly bytes: number
 }
 
@@ -77,7 +82,7 @@ function measure(value: unknown, depth: number, left: number): number {
     case 'string':
       return left - value.length - 2
     case 'number':
-      return Number.isFinite(value) ? left - 1 : -1
+      return isWrittenOut(value) ? left - 1 : -1
     case 'boolean':
       return left - 4
     case 'object':
@@ -111,9 +116,11 @@ function isPlainDate(date: Date): boolean {
   return date.toJSON === Date.prototype.toJSON && !Number.isNaN(date.getTime())
 }
 
-function refuseFaults(value: unknown, { what, root, maxBytes }: EncodeOptions): void {
-  const fault = findFault(value, maxDepth, maxBytes)
-  if (fault === undefined) return
+/** Throws for the first fault; otherwise returns how many bytes the database adds to the numbers in it. */
+function refuseFaults(value: unknown, { what, root, maxBytes }: EncodeOptions): number {
+  const search = startSearch(maxDepth, maxBytes)
+  const fault = faultIn(value, search)
+  if (fault === undefined) return search.widened
   const { keys, reason } = fault === 'too large' ? { keys: [], reason: tooLarge(maxBytes) } : fault
   throw new InvalidEvent({ type: what, path: pathText(root, keys), reason })
 }
@@ -136,7 +143,14 @@ function writeSorted(value: unknown): string {
  * knows the path to where it is, so it can tell a cycle from depth.
  */
 export function findFault(value: unknown, maxDepth: number, maxBytes: number): Fault | 'too large' | undefined {
-  const search: Search = { maxDepth, ancestors: [], left: maxBytes }
+  return faultIn(value, startSearch(maxDepth, maxBytes))
+}
+
+function startSearch(maxDepth: number, maxBytes: number): Search {
+  return { maxDepth, ancestors: [], left: maxBytes, widened: 0 }
+}
+
+function faultIn(value: unknown, search: Search): Fault | 'too large' | undefined {
   const fault = searchValue(converted(value, ''), search)
   if (search.left < 0) return 'too large'
   fault?.keys.reverse()
@@ -154,6 +168,7 @@ interface Search {
   readonly maxDepth: number
   readonly ancestors: object[]
   left: number
+  widened: number
 }
 
 function searchValue(value: unknown, search: Search): Fault | undefined {
@@ -165,7 +180,9 @@ function searchValue(value: unknown, search: Search): Fault | undefined {
     case 'string':
       return faultOf(textFault(value))
     case 'number':
-      return faultOf(Number.isFinite(value) ? undefined : `is ${value}, which JSON cannot hold`)
+      if (!Number.isFinite(value)) return faultOf(`is ${value}, which JSON cannot hold`)
+      if (!isWrittenOut(value)) widen(value, search)
+      return undefined
     case 'object':
       return value === null ? undefined : searchObject(value, search)
     case 'undefined':
@@ -175,6 +192,24 @@ function searchValue(value: unknown, search: Search): Fault | undefined {
     default:
       return faultOf(`is a ${typeof value}, which JSON cannot hold`)
   }
+}
+
+/** JSON and the database both write such a number without an exponent: 1e20 is 100000000000000000000 in either. */
+function isWrittenOut(value: number): boolean {
+  const size = Math.abs(value)
+  return (size < 1e21 && size >= 1e-6) || size === 0
+}
+
+/** The database writes a number without an exponent: 1e308, of 5 characters, comes back with 309. */
+function widen(value: number, search: Search): void {
+  const text = String(value)
+  const [mantissa = '', exponent = ''] = text.split('e')
+  const digits = mantissa.replace(/[-.]/g, '').length
+  const power = Number(exponent)
+  const written = power < 0 ? 1 - power + digits : Math.max(power + 1, digits)
+  const more = written + (value < 0 ? 1 : 0) - text.length
+  search.widened += more
+  search.left -= more
 }
 
 function searchObject(value: object, search: Search): Fault | undefined {

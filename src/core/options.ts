@@ -12,15 +12,50 @@ import { nearestName } from './name.ts'
 export function refuseUnknownOptions(what: string, given: object, known: readonly string[]): void {
   for (const option of Object.keys(given)) {
     if (known.includes(option)) continue
-    const nearest = nearestName(option, known)
+    const nearest = nearestName(option, known) ?? known.find(name => isBeginning(name, option))
     const hint = nearest === undefined ? `Its options are ${known.join(', ')}.` : `Did you mean "${nearest}"?`
     throw new InvalidOption({ option, reason: `${what} has no option "${option}". ${hint}` })
   }
 }
 
+/** `expected` and `expectedVersion`. */
+function isBeginning(one: string, other: string): boolean {
+  return Math.min(one.length, other.length) >= 4 && (one.startsWith(other) || other.startsWith(one))
+}
+
 /** The names of the options of a call. The compiler sees to it that none is left out. */
 export function optionNames<Options extends object>(names: Readonly<Record<keyof Options, true>>): readonly string[] {
   return Object.keys(names)
+}
+
+/** Where the options of a call are among its arguments, and their names. */
+export type CallOptionNames = readonly [at: number, names: readonly string[]]
+
+/**
+ * The same calls, of which those in the list refuse options that do not exist: `{ put: [2, ['expected', 'tx']] }`. Each of
+ * them returns a promise.
+ */
+export function refusingUnknownOptions<Calls extends object>(
+  of: string,
+  calls: Calls,
+  known: { readonly [Name in keyof Calls]?: CallOptionNames },
+): Calls {
+  const guarded = Object.entries(known as Readonly<Record<string, CallOptionNames>>).map(([name, [at, names]]) => {
+    const call = (calls as Readonly<Record<string, (...given: unknown[]) => unknown>>)[name]!
+    return [
+      name,
+      (...given: unknown[]): unknown => {
+        const options = given[at]
+        try {
+          if (typeof options === 'object' && options !== null) refuseUnknownOptions(`${of}.${name}`, options, names)
+        } catch (error) {
+          return Promise.reject(error)
+        }
+        return call(...given)
+      },
+    ] as const
+  })
+  return { ...calls, ...Object.fromEntries(guarded) }
 }
 
 /** Positions and counters of the database end here, so that none is ever inexact in JavaScript. */

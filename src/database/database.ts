@@ -33,8 +33,9 @@ export const oldestMajor = 15
 export interface Database extends Executor {
   readonly engine: 'postgres' | 'pglite'
   /**
-   * An id of this opening, set where no other process can use the database: embedded. A lease under another id belongs
-   * to an earlier opening, whose process has ended.
+   * An id of this opening, in the process that has an embedded database open. An owner of a lease whose id begins with
+   * that of another opening and `/` belongs to a process that has ended. Guests have none, and owners of theirs are ids
+   * without `/`: their leases expire as on a server.
    */
   readonly soleUser: string | undefined
   /** Callbacks of the stores in this process that share the database. Each is called with the hints of the others. */
@@ -111,5 +112,11 @@ export interface TransactionOptions {
 export interface Listener {
   /** Resolves when the first `listen` has been acknowledged. */
   readonly ready: Promise<void>
+  /**
+   * Whether a notification that was sent through the database has arrived: tested once, after the first `listen`. Undefined
+   * if there is no listening connection. A pooler that lends its connections for one transaction takes `listen` and
+   * delivers nothing.
+   */
+  readonly receives: Promise<boolean | undefined>
   close(): Promise<void>
 }

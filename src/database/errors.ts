@@ -23,6 +23,53 @@ export const ServerUnsupported: ErrorKind<'server_unsupported', { version: strin
     `The server runs PostgreSQL ${d.version}, and ${d.oldest} or newer is needed. Upgrade the server, or use another one.`,
 )
 
+export const ServerFull: ErrorKind<'server_full', { address: string; reason: string }> = defineError(
+  'server_full',
+  d =>
+    `The server at ${d.address} accepts no more connections (${d.reason}). Lower maxConnections in the programs that use it, put a connection pooler in front of it, or raise its limit.`,
+  { retryable: true },
+)
+
+export const TlsFailed: ErrorKind<'tls_failed', { address: string; reason: string; advice: string }> = defineError(
+  'tls_failed',
+  d => `The server at ${d.address} cannot be reached by TLS as it was asked for (${d.reason}). ${d.advice}`,
+)
+
+export const SettingUnsupported: ErrorKind<
+  'setting_unsupported',
+  { setting: string; value: string; expected: string; advice: string }
+> = defineError(
+  'setting_unsupported',
+  d =>
+    `The setting ${d.setting} of the database is ${JSON.stringify(d.value)}, and the store can only read and write its data with ${JSON.stringify(d.expected)}. ${d.advice}`,
+)
+
+export const PoolerUnsupported: ErrorKind<'pooler_unsupported', { reason: string }> = defineError(
+  'pooler_unsupported',
+  d =>
+    `The connection pooler allows no transactions (${d.reason}), and the store needs them. Set the pool mode of this database to transaction (with the option prepare: false) or to session.`,
+)
+
+export const PreparedStatementLost: ErrorKind<'prepared_statement_lost', { statement: string; reason: string }> =
+  defineError(
+    'prepared_statement_lost',
+    d =>
+      `The connection does not have the prepared statements that the store has made on it (${d.statement}: ${d.reason}). A connection pooler in transaction mode mixes them up: open the store with prepare: false. On a pool of your own, do not send DEALLOCATE or DISCARD.`,
+  )
+
+export const DatabaseReadOnly: ErrorKind<'database_read_only', { statement: string; reason: string }> = defineError(
+  'database_read_only',
+  d =>
+    `The database refused the write ${d.statement} (${d.reason}). It is a standby, or its transactions are read-only by default. Connect to the primary, or set default_transaction_read_only to off for this role and database.`,
+  { retryable: true },
+)
+
+export const PermissionDenied: ErrorKind<'permission_denied', { statement: string; reason: string }> = defineError(
+  'permission_denied',
+  d =>
+    `The role of this connection may not run ${d.statement} (${d.reason}). Grant it the rights on the schema of the store and its objects, or connect as the role that owns the schema. For the first sync it needs the right CREATE on the database.`,
+)
+
 export const ServerInRecovery: ErrorKind<'server_in_recovery', object> = defineError(
   'server_in_recovery',
   () =>
@@ -48,6 +95,32 @@ export const DatabaseFailed: ErrorKind<'database_failed', { sqlState: string; re
     'database_failed',
     d => `The database refused ${d.statement}: ${d.reason} (SQLSTATE ${d.sqlState}). error.cause has the details.`,
   )
+
+export const InvalidText: ErrorKind<'invalid_text', { statement: string; parameter: number; reason: string }> =
+  defineError(
+    'invalid_text',
+    d =>
+      `A text for ${d.statement} ${d.reason}, which PostgreSQL cannot store. Nothing was sent. Remove it, or encode the text, for example as base64.`,
+  )
+
+export const StatementCancelled: ErrorKind<'statement_cancelled', { statement: string; reason: string }> = defineError(
+  'statement_cancelled',
+  d =>
+    `The server ended ${d.statement} before its result (${d.reason}). Nothing of it took effect. Make it cheaper (an index, fewer rows), or raise its limit: answerTimeoutMs of the store, timeoutMs of a filter.`,
+)
+
+export const StatementTooComplex: ErrorKind<'statement_too_complex', { statement: string; reason: string }> =
+  defineError(
+    'statement_too_complex',
+    d =>
+      `The database could not run ${d.statement}, because it is nested too deeply or has too many parts (${d.reason}). Nothing of its transaction took effect. Use fewer words, conditions or fields, or divide it into several calls.`,
+  )
+
+export const ResultTooLarge: ErrorKind<'result_too_large', { statement: string; maxBytes: number }> = defineError(
+  'result_too_large',
+  d =>
+    `The answer to ${d.statement} has a row of more than ${d.maxBytes} bytes, so it was not read. Select single fields of the document, or put or delete it by its id, which does not read it.`,
+)
 
 export const InsideTransaction: ErrorKind<'inside_transaction', { call: string }> = defineError(
   'inside_transaction',
@@ -77,7 +150,7 @@ export const FolderLocked: ErrorKind<'folder_locked', { folder: string; pid: num
   defineError(
     'folder_locked',
     d =>
-      `Folder ${d.folder} is in use by process ${d.pid} on ${d.host} since ${d.since}. Two processes in one folder would lose data. Stop the other process, give this one another folder, or use a server ({ url }).`,
+      `Folder ${d.folder} is in use by process ${d.pid} on ${d.host} since ${d.since}, and that process does not serve others: it is on another machine, uses another version of rillflow, or does not answer. Two processes in one folder would lose data. Stop the other process, give this one another folder, or use a server ({ url }).`,
     { retryable: true },
   )
 
@@ -99,6 +172,12 @@ export const FolderVersionMismatch: ErrorKind<
   'folder_version_mismatch',
   d =>
     `Folder ${d.folder} was written by PostgreSQL ${d.found}, and the embedded engine is PostgreSQL ${d.expected}, which cannot read it. Export the store with the version of rillflow that wrote it, then import it into a new folder.`,
+)
+
+export const EngineFileMissing: ErrorKind<'engine_file_missing', { file: string }> = defineError(
+  'engine_file_missing',
+  d =>
+    `The embedded engine lacks its file ${d.file}. A bundler takes only the code along: leave @electric-sql/pglite out of the bundle (external) and install it where the program runs, or bundle to an ES module and copy pglite.wasm, initdb.wasm and pglite.data from node_modules/@electric-sql/pglite/dist next to it.`,
 )
 
 export const OutcomeUnknown: ErrorKind<'outcome_unknown', { eventIds: string[]; reason: string }> = defineError(

@@ -11,7 +11,7 @@ import { CopiedLine } from './copy-text.ts'
 import type { Database, Executor, Listener, Transaction } from './database.ts'
 import { TransactionClosed } from './errors.ts'
 import { identifier, type Statement } from './sql.ts'
-import type { AnyTransaction } from './transaction.ts'
+import { type AnyTransaction, refuseUnknownTransaction } from './transaction.ts'
 
 /** Closing the view refuses further calls through it. The database itself stays open. */
 export function lendDatabase(database: Database): Database {
@@ -56,6 +56,7 @@ export function shareListeners(database: Database): Database {
       shared.callbacks.add(callback)
       return {
         ready: shared.listener.ready,
+        receives: shared.listener.receives,
         async close() {
           shared.callbacks.delete(callback)
           if (shared.callbacks.size > 0 || channels.get(channel) !== shared) return
@@ -99,6 +100,7 @@ export function lendTransaction(tx: Transaction): { handle: Transaction; shut: (
 
 /** An append by an inline projection would draw positions while its code runs, and before the append it is part of. */
 export function refuseLent(tx: AnyTransaction): void {
+  refuseUnknownTransaction(tx)
   if (!(lent in tx)) return
   const reason =
     'This transaction is lent to your code for its own writes and cannot append events. Emit them from a handler, or append them from an async projection.'

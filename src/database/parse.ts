@@ -14,9 +14,45 @@ export const parsers: Readonly<Record<number, (text: string) => unknown>> = {
   114: JSON.parse,
   700: Number,
   701: Number,
-  1016: parseIntegers,
+  1016: text => parseArray(text, parseInteger),
   1184: parseTimestamp,
   3802: JSON.parse,
+}
+
+/**
+ * The parsers of our own statements. Other types stay text, whatever a user has set for the whole driver: a user's parser
+ * for `uuid` or `text` would otherwise change what the store reads.
+ */
+export function ownParser(oid: number): (text: string) => unknown {
+  return parsers[oid] ?? others[oid] ?? asText
+}
+
+const asText = (text: string): string => text
+
+const others: Readonly<Record<number, (text: string) => unknown>> = {
+  17: text => Buffer.from(text.slice(2), 'hex'),
+  1000: text => parseArray(text, parsers[16]!),
+  1003: text => parseArray(text, asText),
+  1005: text => parseArray(text, Number),
+  1007: text => parseArray(text, Number),
+  1009: text => parseArray(text, asText),
+  1015: text => parseArray(text, asText),
+  1022: text => parseArray(text, Number),
+  1028: text => parseArray(text, Number),
+  1185: text => parseArray(text, parseTimestamp),
+  2951: text => parseArray(text, asText),
+  3807: text => parseArray(text, JSON.parse),
+}
+
+/** One dimension: `{a,"b, c",NULL}`. */
+function parseArray(text: string, parseItem: (item: string) => unknown): unknown[] {
+  const parsePlain = (item: string): unknown => (item === 'NULL' ? null : parseItem(item))
+  const items = text.slice(1, -1)
+  if (items === '') return []
+  if (!items.includes('"')) return items.split(',').map(parsePlain)
+  return Array.from(items.matchAll(/"((?:[^"\\]|\\.)*)"|([^,]+)/gs), ([, quoted, plain]) =>
+    quoted === undefined ? parsePlain(plain!) : parseItem(quoted.replaceAll(/\\(.)/gs, '$1')),
+  )
 }
 
 /**
@@ -60,9 +96,4 @@ function parseInteger(text: string): number {
   if (Number.isNaN(value)) throw new TypeError(`${JSON.stringify(text)} is not a bigint.`)
   if (!Number.isSafeInteger(value)) throw new IntegerTooLarge({ value: text })
   return value
-}
-
-function parseIntegers(text: string): (number | null)[] {
-  const items = text === '{}' ? [] : text.slice(1, -1).split(',')
-  return items.map(item => (item === 'NULL' ? null : parseInteger(item)))
 }

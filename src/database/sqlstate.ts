@@ -1,6 +1,7 @@
 /**
- * The meaning of errors of the driver. Errors are classified only by their SQLSTATE and by Node's socket codes: servers
- * translate messages, and some servers leave out the fields for table and constraint.
+ * The meaning of errors of the driver. Errors are classified by their SQLSTATE and by Node's socket codes: servers
+ * translate messages, and some servers leave out the fields for table and constraint. A pooler has one SQLSTATE (08P01)
+ * for all its own errors and does not translate them, so only these are classified by their text.
  */
 import { isRillflowError, type RillflowError } from '../core/errors.ts'
 import {
@@ -8,9 +9,19 @@ import {
   ConnectionLost,
   DatabaseFailed,
   DatabaseMissing,
+  DatabaseReadOnly,
   DatabaseUnreachable,
+  InvalidText,
+  PermissionDenied,
+  PoolerUnsupported,
+  PreparedStatementLost,
+  ResultTooLarge,
   SerializationFailed,
+  ServerFull,
   ServerInRecovery,
+  StatementCancelled,
+  StatementTooComplex,
+  TlsFailed,
 } from './errors.ts'
 
 /** The five-character SQLSTATE of a driver's error, if it has one. */
@@ -25,21 +36,76 @@ export function toRillflowError(error: unknown, statement: string): RillflowErro
   if (isRillflowError(error)) return error
   const sqlState = sqlStateOf(error)
   const reason = error instanceof Error ? error.message : String(error)
+  if (tooLargeCodes.has(codeOf(error))) return new ResultTooLarge({ statement, maxBytes: maxRowBytes }, error)
+  if (isStatementMode(error)) return new PoolerUnsupported({ reason }, error)
   if (isConnectionLost(error)) return new ConnectionLost({ reason }, error)
   if (sqlState === undefined) return new DatabaseFailed({ sqlState: 'none', reason, statement }, error)
   if (isCollision(sqlState)) return new SerializationFailed({ reason }, error)
+  if (sqlState === queryCancelled) return new StatementCancelled({ statement, reason }, error)
+  if (sqlState === statementTooComplex) return new StatementTooComplex({ statement, reason }, error)
   if (sqlState === notPrimary) return new ServerInRecovery({}, error)
+  if (sqlState === readOnlyTransaction) return new DatabaseReadOnly({ statement, reason }, error)
+  if (sqlState === insufficientPrivilege) return new PermissionDenied({ statement, reason }, error)
+  if (isPreparedStatementLost(sqlState)) return new PreparedStatementLost({ statement, reason }, error)
+  // A NUL that stands in JSON as an escape is seen by the server only.
+  if (sqlState === '22P05' || sqlState === '22021')
+    return new InvalidText({ statement, parameter: 0, reason: 'contains a character' }, error)
   return new DatabaseFailed({ sqlState, reason, statement }, error)
 }
 
+/** The server, as an error of the first contact names it. */
+export interface Target {
+  readonly address: string
+  readonly user: string
+  readonly database: string
+}
+
 /** Turns an error of the first contact into one that says which part of the url is wrong. */
-export function toConnectError(error: unknown, to: { address: string; user: string; database: string }): RillflowError {
+export function toConnectError(error: unknown, to: Target): RillflowError {
   if (isRillflowError(error)) return error
   const sqlState = sqlStateOf(error)
   const reason = reasonOf(error)
+  if (isServerFull(error)) return new ServerFull({ address: to.address, reason }, error)
+  if (isStatementMode(error)) return new PoolerUnsupported({ reason }, error)
+  const advice = tlsAdvice(error)
+  if (advice !== undefined) return new TlsFailed({ address: to.address, reason, advice }, error)
   if (sqlState?.startsWith('28')) return new AuthenticationFailed({ user: to.user, reason }, error)
-  if (sqlState === '3D000') return new DatabaseMissing({ database: to.database }, error)
+  if (sqlState === '3D000' || isOfPooler(error, /no such database|bouncer config error|database ".*" does not exist/))
+    return new DatabaseMissing({ database: to.database }, error)
+  if (isOfPooler(error, /authentication failed|no such user|not allowed/))
+    return new AuthenticationFailed({ user: to.user, reason }, error)
+  if (sqlState === insufficientPrivilege || sqlState === readOnlyTransaction) return toRillflowError(error, 'connect')
   return new DatabaseUnreachable({ address: to.address, reason }, error)
+}
+
+/** The server, or a pooler in front of it, accepts no more connections. */
+export function isServerFull(error: unknown): boolean {
+  return sqlStateOf(error) === '53300' || isOfPooler(error, /no more connections|too many/)
+}
+
+function isStatementMode(error: unknown): boolean {
+  return isOfPooler(error, /statement pooling mode/)
+}
+
+function isOfPooler(error: unknown, text: RegExp): boolean {
+  return sqlStateOf(error) === '08P01' && text.test((error as Error).message)
+}
+
+const tlsCodes =
+  /^(DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|CERT_|ERR_TLS_|ERR_SSL_|HOSTNAME_MISMATCH|INVALID_CA|CRL_|EPROTO$)/
+
+/** How to make TLS work, if it has failed or is missing. */
+function tlsAdvice(error: unknown): string | undefined {
+  const { code, message = '' } = (error ?? {}) as { code?: unknown; message?: string }
+  if (typeof code === 'string' && tlsCodes.test(code))
+    return `This program does not trust its certificate. Give the certificate of its authority: ssl: { ca }. Only in a network that you trust: ssl: { rejectUnauthorized: false }.`
+  // An error of the driver itself, which is never translated.
+  if (code === undefined && /does not support SSL/.test(message))
+    return 'It offers no TLS. Turn it on there, or, in a network that you trust, connect without it: ssl: false.'
+  const demandsTls = sqlStateOf(error) === '28000' && /no encryption|SSL off/.test(message)
+  if (demandsTls || isOfPooler(error, /SSL required/))
+    return 'It accepts only connections with TLS: give the option ssl: true.'
+  return undefined
 }
 
 /** The outcome of a statement that was running on the connection is not known. */
@@ -57,16 +123,45 @@ export function isCollision(sqlState: string | undefined): boolean {
   return sqlState === '40001' || sqlState === '40P01'
 }
 
+/** The connection lacks a statement that was prepared on it, or has one that was not. */
+function isPreparedStatementLost(sqlState: string): boolean {
+  return sqlState === '26000' || sqlState === '42P05'
+}
+
+const readOnlyTransaction = '25006'
+const insufficientPrivilege = '42501'
+
 /** A statement that needs a transaction was sent outside of one. */
 export const noActiveTransaction = '25P01'
 
 /** A lock was not free within lock_timeout. */
 export const lockNotAvailable = '55P03'
 
+/** Ended by a limit of time, or at the request of another session. */
+export const queryCancelled = '57014'
+
+/** The server's stack, or the embedded engine's, was full. */
+export const statementTooComplex = '54001'
+
 export const uniqueViolation = '23505'
 
 /** Raised by our own functions on a server in recovery, where PostgreSQL itself raises 55000. */
 export const notPrimary = 'RF001'
+
+/** A document has at most 16 MiB unless that was raised, and an event 1 MiB. A string can have 512 MiB. */
+export const maxRowBytes: number = 128 * 1024 * 1024
+
+/** The error of a reply with a row that is larger. */
+export function rowTooLarge(): Error {
+  return Object.assign(new Error(`a row has more than ${maxRowBytes} bytes`), { code: rowTooLargeCode })
+}
+
+const rowTooLargeCode = 'ROW_TOO_LARGE'
+const tooLargeCodes: ReadonlySet<unknown> = new Set([rowTooLargeCode, 'ERR_STRING_TOO_LONG', 'ERR_BUFFER_TOO_LARGE'])
+
+function codeOf(error: unknown): unknown {
+  return (error as { code?: unknown } | null)?.code
+}
 
 function reasonOf(error: unknown): string {
   // A host name with several addresses fails with one error each.

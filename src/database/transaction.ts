@@ -3,11 +3,13 @@
  * that the user brings along, and which events were appended in one.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { isRillflowError } from '../core/errors.ts'
+import { InvalidOption, isRillflowError } from '../core/errors.ts'
+import { describe } from '../core/options.ts'
 import type { Database, Executor, Transaction, TransactionOptions } from './database.ts'
 import { InsideTransaction, NotInTransaction, OutcomeUnknown, TransactionClosed } from './errors.ts'
 import { type Statement, sql } from './sql.ts'
 import { noActiveTransaction, sqlStateOf } from './sqlstate.ts'
+import { refuseUnstorable } from './storable.ts'
 
 /** One open transaction, for the code that runs inside it. */
 export interface OpenTransaction {
@@ -66,7 +68,27 @@ export interface ForeignQuery {
 export type AnyTransaction = Transaction | ForeignTransaction
 
 export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
+  refuseUnknownTransaction(tx)
   return 'savepoint' in tx && 'runArrays' in tx
+}
+
+/** The handles of other libraries, by a method that each has. */
+const libraries: Readonly<Record<string, string>> = {
+  execute: 'Drizzle',
+  selectFrom: 'Kysely',
+  $queryRawUnsafe: 'Prisma',
+  unsafe: 'postgres.js',
+  raw: 'Knex',
+}
+
+/** Refuses anything that cannot run our statements, before it is a TypeError somewhere inside. */
+export function refuseUnknownTransaction(tx: unknown): void {
+  const methods = (typeof tx === 'object' || typeof tx === 'function' ? (tx ?? {}) : {}) as Record<string, unknown>
+  if (typeof methods.query === 'function' || typeof methods.runArrays === 'function') return
+  const library = Object.keys(libraries).find(name => typeof methods[name] === 'function')
+  const given = library === undefined ? describe(tx) : `a transaction of ${libraries[library]}`
+  const reason = `The option "tx" is ${given}, which has no query({ text, values }). Pass the handle of store.transaction(tx => …), a pg client with an open transaction, or an object whose query() runs the statement in your transaction.`
+  throw new InvalidOption({ option: 'tx', reason })
 }
 
 /**
@@ -75,9 +97,10 @@ export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
  */
 export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<ForeignQuery['types']>): Executor {
   if (isPool(tx)) throw new NotInTransaction({ given: 'pool' })
-  const send = async ({ text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
+  const send = async ({ label, text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
+    refuseUnstorable(label, text, values)
     const query = { text, values: values as unknown[], types }
-    return (await tx.query(rowMode === undefined ? query : { ...query, rowMode })).rows
+    return (await sendAsText(tx, rowMode === undefined ? query : { ...query, rowMode })).rows
   }
   let checked: Promise<unknown> | undefined
   const check = (): Promise<unknown> => {
@@ -96,6 +119,18 @@ export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<Forei
       await check()
       return (await send(statement, 'array')) as unknown[][]
     },
+  }
+}
+
+/** Our parsers read the text format. A client of `pg` decides on the format when a query is passed to it. */
+function sendAsText(tx: ForeignTransaction, query: ForeignQuery): ReturnType<ForeignTransaction['query']> {
+  const client = tx as { binary?: boolean }
+  if (client.binary !== true) return tx.query(query)
+  client.binary = false
+  try {
+    return tx.query(query)
+  } finally {
+    client.binary = true
   }
 }
 

@@ -125,7 +125,11 @@ function usesOf({ conditions, order }: QueryState): Use[] {
     }
   }
   for (const each of conditions) visit(each)
-  for (const { place, as } of order) add({ place, kind: as, by: 'order' })
+  // A field of unknown kind has a key for each: an index on text is the usual one.
+  for (const [at, { place, as }] of order.entries()) {
+    if (place.found !== undefined || order[at - 1]?.place === place) continue
+    add({ place, kind: order[at + 1]?.place === place ? 'text' : as, by: 'order' })
+  }
   const rank = { equality: 0, range: 1, order: 2 }
   return [...found.values()].sort((a, b) => rank[a.by] - rank[b.by])
 }

@@ -9,8 +9,10 @@
  * error that names the call which makes it. The table of a projection is made by the projection: while it is missing,
  * an empty relation stands in its place, so that a projection that never ran reads as empty.
  */
+
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { throwIfAborted } from '../core/abort.ts'
+import type { ObjectAsJson } from '../core/as-json.ts'
 import type { Clock } from '../core/clock.ts'
 import type { Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
@@ -75,10 +77,12 @@ const optionNames = [
 export function defineCollection<Doc extends object = Record<string, unknown>>(
   name: string,
   options: CollectionOptions<Doc> = {},
-): CollectionFor<Doc> {
+): CollectionFor<ObjectAsJson<Doc>> {
   const given = Object.freeze({ ...options }) as unknown as CollectionOptions
   checkCollection(name, given)
-  return Object.freeze({ kind: 'collection', name, options: given }) satisfies Collection as CollectionFor<Doc>
+  return Object.freeze({ kind: 'collection', name, options: given }) satisfies Collection as CollectionFor<
+    ObjectAsJson<Doc>
+  >
 }
 
 /** `infer`, so that the type of the documents is never taken from where the definition is used. */

@@ -30,6 +30,7 @@
  */
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
+import { optionNames, refusingUnknownOptions } from '../core/options.ts'
 import type { Page, PageOptions } from '../core/page.ts'
 import type { IndexAdvice } from './advisor.ts'
 import { type DocumentBatch, openBatch } from './batch.ts'
@@ -265,5 +266,20 @@ export function documentsOf<Doc extends object>(base: OpenCollection): Documents
     history: (id, options) => readHistory(base, id, options) as Promise<Page<DocumentVersion<Doc>>>,
     getAt: (id, when, options) => getEarlier(base, id, when, options) as Promise<StoredDocument<Doc> | undefined>,
   }
-  return withCollection(documents, base)
+  return withCollection(refusingUnknownOptions('documents', documents, optionsOfCalls), base)
+}
+
+const read = optionNames<ReadOptions>({ tx: true, signal: true, includeDeleted: true })
+const written = optionNames<ExpectedOptions>({ tx: true, signal: true, userId: true, expected: true })
+const writtenAny = optionNames<WriteOptions>({ tx: true, signal: true, userId: true })
+const bulk = optionNames<BulkOptions>({ tx: true, signal: true, userId: true, partial: true })
+const imported = optionNames<ImportOptions>({
+  ...{ existing: true, chunkSize: true, userId: true, onProgress: true, signal: true },
+})
+const optionsOfCalls = {
+  ...({ get: [1, read], getMany: [1, read], exists: [1, read], count: [0, read] } as const),
+  ...({ put: [2, written], update: [2, written], patch: [2, written], merge: [2, written] } as const),
+  ...({ delete: [1, written], softDelete: [1, written], restore: [1, written], patchMany: [2, writtenAny] } as const),
+  ...({ putMany: [1, bulk], updateMany: [1, bulk], deleteMany: [1, [...bulk, 'soft']] } as const),
+  ...({ importMany: [1, imported], getAt: [2, ['tx', 'signal']] } as const),
 }

@@ -12,10 +12,17 @@ export const DocumentNotFound: ErrorKind<'document_not_found', Which> = defineEr
   'document_not_found',
   d => `${named(d)} does not exist. Check the id, or make the document with put or insert.`,
 )
-export const DocumentExists: ErrorKind<'document_exists', Which & { version: number }> = defineError(
+/** `isInSession`: it was staged by a session that had not loaded it. */
+export const DocumentExists: ErrorKind<
   'document_exists',
-  d => `${named(d)} exists already, at version ${d.version}. Replace it with put, or use another id.`,
-)
+  Which & { version: number; isInSession?: boolean | undefined }
+> = defineError('document_exists', d => {
+  const fix =
+    d.isInSession === true
+      ? 'The session had not loaded it, and does not overwrite unseen: load it first, change it with update or patch, or put it with { upsert: true }.'
+      : 'Replace it with put, or use another id.'
+  return `${named(d)} exists already, at version ${d.version}. ${fix}`
+})
 export const DocumentDeleted: ErrorKind<'document_deleted', Which & { version: number }> = defineError(
   'document_deleted',
   d => `${named(d)} is soft-deleted (version ${d.version}). Restore it first, or put it without an expected version.`,

@@ -9,8 +9,9 @@ import { type Statement, sql } from '../database/sql.ts'
 import { sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
 import { isOwnTransaction } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
+import { maxBytesOf } from './body.ts'
 import type { CallOptions, OpenCollection } from './collection.ts'
-import { CollectionNotSynced, UniqueViolation } from './errors.ts'
+import { CollectionNotSynced, InvalidDocument, UniqueViolation } from './errors.ts'
 import { indexedFields } from './indexes.ts'
 import { historyName } from './table.ts'
 
@@ -77,6 +78,10 @@ export function writeError(collection: OpenCollection, error: unknown, bodies: r
     const missing = [`table ${collection.tableName}`]
     return new CollectionNotSynced({ collection: collection.name, missing, isInside: false }, error)
   }
+  if (sqlState === notNullViolation && (driver as { column?: string }).column === 'body') {
+    const reason = `takes more than ${maxBytesOf(collection)} bytes as JSON after the patch`
+    return new InvalidDocument({ collection: collection.name, id: '', path: 'data', reason }, error)
+  }
   if (sqlState !== uniqueViolation) return error
   const { constraint = '', detail = '' } = driver as { constraint?: string; detail?: string }
   // Two transactions deleted and made a document at once: both took the same number from its history.
@@ -89,6 +94,7 @@ export function writeError(collection: OpenCollection, error: unknown, bodies: r
 }
 
 const undefinedTable = '42P01'
+const notNullViolation = '23502'
 
 function valuesAt(body: string, fields: readonly string[]): unknown {
   const values = fields.map(field =>

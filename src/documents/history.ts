@@ -115,10 +115,10 @@ function timeText(at: Date): string {
 /** Completes an insert or update of `d`: it returns the id and version of each row, and stores the versions. */
 export function withVersions(collection: OpenCollection, statement: Statement): Statement {
   const { historyTable } = collection
-  const { label, text, values } = statement
-  if (historyTable === undefined) return { label, text: `${text}\n    returning d.id, d.version`, values }
+  const { label, text } = statement
+  if (historyTable === undefined) return { ...statement, text: `${text}\n    returning d.id, d.version` }
   return {
-    label,
+    ...statement,
     text: `/* ${label} */
     with written as (
       ${text}
@@ -130,7 +130,6 @@ export function withVersions(collection: OpenCollection, statement: Statement): 
     )
     select id, version
     from written`,
-    values,
   }
 }
 

@@ -272,7 +272,7 @@ export async function updateDocument(
         collection: collection.name,
         id,
         path: 'data',
-        reason: 'is undefined after the update',
+        reason: 'is undefined after the update: return the new data, data => ({ ...data, visits: 1 })',
       })
     const body = await checkedBody(collection, id, data)
     return replaceDocument(collection, within, { id, body, userId, expected: found.version })

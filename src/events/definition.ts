@@ -6,9 +6,11 @@
  * everything that consumes the log; without one, names are strings and data is unknown.
  *
  * A schema only checks an event, it never changes the stored data. So the type of the data is the schema's *input*, the
- * same for append and read. (A Date is stored, and so read back, as ISO text: describe it as text.)
+ * same for append and read. A Date is stored, and so read back, as ISO text: in a definition by types alone it is text, for
+ * append, too; a schema must describe it as text.
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
+import type { AsJson, ObjectAsJson } from '../core/as-json.ts'
 
 /**
  * Defines events by type: a union of `{ type: 'OrderPlaced'; data: … }`, a map `{ OrderPlaced: … }`, or schemas.
@@ -31,7 +33,10 @@ export function defineEvents(schemas: object = {}): EventDefinitions<UntypedEven
 }
 
 export interface EventDefinitions<M extends EventMap = UntypedEvents> {
-  /** The schemas by type name; a type without one is not checked. */
+  /**
+   * The schemas by type name. A type that is given as `undefined` is not checked; one that is not given is refused, if
+   * there are others.
+   */
   readonly schemas: SchemasOf<M>
   /** An event to be appended, typed by its name. */
   create<T extends keyof M & string>(type: T, data: M[T]): NewEventOf<T, M[T]>
@@ -127,8 +132,8 @@ export type EventsAccepted<M extends EventMap> = string extends keyof M ? never 
 
 // In brackets, so that a union is looked at as a whole and not member by member.
 type MapOf<Events extends object> = [Events] extends [infer E extends { type: string; data: unknown }]
-  ? { readonly [Event in E as Event['type']]: Event['data'] }
-  : Events
+  ? { readonly [Event in E as Event['type']]: AsJson<Event['data']> }
+  : ObjectAsJson<Events>
 
 /** The map of events that schemas describe. */
 export type EventsIn<Schemas> = {
@@ -136,4 +141,4 @@ export type EventsIn<Schemas> = {
 }
 
 /** Schemas by type name. */
-export type SchemasOf<M extends EventMap> = { readonly [T in keyof M & string]?: StandardSchemaV1<M[T]> }
+export type SchemasOf<M extends EventMap> = { readonly [T in keyof M & string]?: StandardSchemaV1<M[T]> | undefined }

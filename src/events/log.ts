@@ -17,8 +17,8 @@ export interface Log {
   readonly clock: Clock
   readonly ids: Ids
   readonly telemetry: Telemetry
-  /** The schemas that events are checked against, by type. */
-  readonly schemas: ReadonlyMap<string, StandardSchemaV1>
+  /** The types of the store's events, with the schema of those that are checked; empty: any type. */
+  readonly schemas: ReadonlyMap<string, StandardSchemaV1 | undefined>
   readonly upcasters: Upcasters
   /** The inline projections whose code this store has. */
   readonly inline: InlineRegistry
@@ -46,6 +46,7 @@ const objects = [
   'inline_projections',
   'inline_changes',
   'append_check',
+  'append_check_one',
   'append_store',
 ] as const
 

@@ -8,13 +8,16 @@
  * ones wait to look. A transaction stricter than read committed sees its old snapshot; so it also locks the one row of
  * `inline_changes`, which every change updates, and fails with 40001 if there was one since it began.
  *
+ * `bytes` is how much an event takes when it is read, so that a page can end before it takes too much memory: neither the
+ * number of its events nor their size on disk, where they are compressed, says how much that is.
+ *
  * Columns stand widest first, so that no row carries padding. Names compare by bytes (collation C): it is the order
  * the code sorts in, faster, and the same on every server.
  */
 import { type Part, sequence } from '../schema/part.ts'
 import { appendBatch } from './append/append-batch.sql.ts'
 import { appendOne } from './append/append-one.sql.ts'
-import { appendCheck, appendStore } from './append/append-phases.sql.ts'
+import { appendCheck, appendCheckOne, appendStore } from './append/append-phases.sql.ts'
 import { announce, settle, signed32 } from './order/order.sql.ts'
 
 export const eventsPart: Part = {
@@ -37,6 +40,8 @@ export const eventsPart: Part = {
   created_at timestamptz not null,
   event_id uuid not null,
   schema_version integer not null,
+  bytes integer generated always as (
+    octet_length(data::text) + coalesce(octet_length(headers::text), 0) + 200) stored,
   stream text collate "C" not null,
   type text collate "C" not null,
   correlation_id text collate "C" not null,
@@ -81,5 +86,5 @@ export const eventsPart: Part = {
     `insert into ~inline_changes (id, changes) values (1, 0)`,
   ],
   drawn: [{ sequence: 'events_position', table: 'events', column: 'position' }],
-  functions: [signed32, announce, settle, appendOne, appendBatch, appendCheck, appendStore],
+  functions: [signed32, announce, settle, appendOne, appendBatch, appendCheck, appendCheckOne, appendStore],
 }

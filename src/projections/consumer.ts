@@ -20,7 +20,8 @@ export type Prepare = (projection: Projection, signal?: AbortSignal) => Promise<
 export function projectionConsumer(log: Log, projection: Projection, prepare: Prepare): Consumer {
   const { name, filter, options } = projection
   const handle = handlerOf(projection, tableNames(log.schema, projection), false)
-  const self = consumer({ name, kind: 'projection', filter, handle }, options)
+  const tables = projection.tables.map(({ declared }) => declared.name)
+  const self = consumer({ name, kind: 'projection', filter, tables, handle }, options)
   return { ...self, prepare: signal => prepare(projection, signal) }
 }
 

@@ -36,7 +36,7 @@ import { readStatus } from '../consumers/status.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { DuplicateConsumer, InvalidOption } from '../core/errors.ts'
 import { nearestName } from '../core/name.ts'
-import { describe } from '../core/options.ts'
+import { describe, refusingUnknownOptions } from '../core/options.ts'
 import type { DocumentParts } from '../documents/collection.ts'
 import { listInline } from '../events/inline/barrier.ts'
 import type { Schema } from '../schema/schema.ts'
@@ -209,8 +209,12 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
   }
   const has = (name: string): boolean => [...registered.keys()].some(each => withoutVersion(each) === name)
 
+  const optionsOfCalls = {
+    rebuild: [1, ['onProgress', 'signal', 'restart', 'switchMs']],
+    switch: [1, ['lifecycle']],
+  } as const
   return {
-    projections,
+    projections: refusingUnknownOptions('store.projections', projections, optionsOfCalls),
     has,
     ...openReadModels({ log, documents: parts.documents, registered: name => registered.get(name)?.projection }),
     switching: runnable => ({

@@ -9,6 +9,7 @@
  * - While a rebuild replaces the table, a reader sees the old one or the new one, each of them whole.
  * - Inside a transaction a reader sees the transaction's own writes.
  */
+import type { ObjectAsJson } from '../core/as-json.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { Page, PageOptions } from '../core/page.ts'
@@ -36,9 +37,12 @@ export interface OpenDocuments<M extends EventMap = UntypedEvents> {
   /** The documents of a collection. */
   <Doc extends object>(collection: Collection<Doc>): Documents<Doc>
   /** The documents of a projection, to be read. */
-  <Doc extends object>(projection: DocumentProjection<Doc, EventsAccepted<M>>): ReadDocuments<Doc>
+  <Doc extends object>(projection: DocumentProjection<Doc, EventsAccepted<M>>): ReadDocuments<ObjectAsJson<Doc>>
   /** The documents of a collection without a definition. */
-  <Doc extends object = Record<string, unknown>>(name: string, options?: CollectionOptions<Doc>): Documents<Doc>
+  <Doc extends object = Record<string, unknown>>(
+    name: string,
+    options?: CollectionOptions<Doc>,
+  ): Documents<ObjectAsJson<Doc>>
   /** The collections of the store by name, with their size and their indexes. */
   list(options?: PageOptions): Promise<Page<CollectionDescription>>
 }

@@ -13,11 +13,12 @@
 import type { Executor } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 import { type Problem, report, type Step } from './difference.ts'
+import { SequenceBehind } from './errors.ts'
 import { expected } from './expected.ts'
 import { functionName, type History, readHistory } from './history.ts'
 import { repairsOf } from './mend.ts'
 import { migrationName } from './migration.ts'
-import type { Drawn } from './part.ts'
+import type { Drawn, Library } from './part.ts'
 import { planTables, type Target } from './plan.ts'
 import { bodyHashes, readShape } from './shape.ts'
 import { bySync, shapeProblems } from './shape-problems.ts'
@@ -77,22 +78,45 @@ function historyProblems({ pending, changed, unknown }: History): Problem[] {
   ]
 }
 
-/**
+async function sequenceProblems(executor: Executor, schema: string, drawn: Drawn): Promise<Problem[]> {
+  const behind = await findBehind(executor, schema, drawn)
+  if (behind === undefined) return []
+  const found = `is at ${behind.drawn}, but ${drawn.column} ${behind.used} of ${drawn.table} is in use: the next append would fail`
+  const fix = `stop all writers, then: ${behind.statement}`
+  return [report('sequence_behind', `sequence ${drawn.sequence}`, found, fix)]
+}
 
+/**
+ * Refuses a schema whose sequence is behind: logical replication and some restores copy rows and not sequences. Its log
+ * would look empty, and every append would fail.
+ */
+export async function refuseSequenceBehind(executor: Executor, schema: string, library: Library): Promise<void> {
+  for (const drawn of library.drawn) {
+    const behind = await findBehind(executor, schema, drawn)
+    if (behind !== undefined) throw new SequenceBehind({ schema, sequence: drawn.sequence, ...behind })
+  }
+}
+
+interface Behind {
+  readonly drawn: number
+  readonly used: number
+  /** Sets the sequence right. */
+  readonly statement: string
+}
+
+/**
  * In one statement, because a sequence is always read in its present state, and the snapshot of the statement is older:
  * the position of every event in the snapshot was drawn before.
  */
-async function sequenceProblems(executor: Executor, schema: string, drawn: Drawn): Promise<Problem[]> {
+async function findBehind(executor: Executor, schema: string, drawn: Drawn): Promise<Behind | undefined> {
   const sequence = identifier(schema, drawn.sequence)
   const [row] = await executor.run<{ drawn: number; used: number }>(sql`/* schema.positions */
     select
       case when is_called then last_value else last_value - 1 end as drawn,
       (select coalesce(max(${identifier(drawn.column)}), 0) from ${identifier(schema, drawn.table)}) as used
     from ${sequence}`)
-  if (row === undefined || row.drawn >= row.used) return []
-  const found = `is at ${row.drawn}, but ${drawn.column} ${row.used} of ${drawn.table} is in use: the next append would fail`
-  const fix = `stop all writers, then: select setval('${sequence.quoted.replaceAll("'", "''")}', ${row.used})`
-  return [report('sequence_behind', `sequence ${drawn.sequence}`, found, fix)]
+  if (row === undefined || row.drawn >= row.used) return undefined
+  return { ...row, statement: `select setval('${sequence.quoted.replaceAll("'", "''")}', ${row.used})` }
 }
 
 function lack({ kind, object }: Step): Problem {

@@ -7,18 +7,27 @@
  * nor over a variable, where a function of ours assigns it. Over a constant or a parameter of a statement it would be
  * computed once and kept, so that is forbidden, and a test searches for it.
  *
- * A test store moves time by a setting of its database, in milliseconds.
+ * A test store moves time by a setting that it gives to the clock of its own schema alone (`moveClock`).
  */
-import { Identifier } from '../database/sql.ts'
+import type { Executor } from '../database/database.ts'
+import { Identifier, identifier, literal } from '../database/sql.ts'
 import { declaredImmutable, type SqlFunction } from './plpgsql.ts'
 
 /** Without settings of its own: it is called for each row, and setting one takes longer than reading the time. */
-export const clock: SqlFunction = declaredImmutable({ revision: 1 })`
+export const clock: SqlFunction = declaredImmutable({ revision: 2 })`
   create function ~clock(p_column anyelement)
   returns timestamptz
+  declare
+    v_moved text := current_setting('rillflow.clock', true);
   begin
-    return clock_timestamp()
-      + make_interval(secs => coalesce(nullif(current_setting('rillflow.clock_offset_ms', true), '')::float8, 0) / 1000);
+    if v_moved is null or v_moved = '' then
+      return clock_timestamp();
+    end if;
+    -- A sign: so many milliseconds ahead of the server's time, or behind it. Else a time that stands still.
+    if left(v_moved, 1) in ('+', '-') then
+      return clock_timestamp() + make_interval(secs => v_moved::float8 / 1000);
+    end if;
+    return v_moved::timestamptz;
   end`
 
 /**
@@ -27,4 +36,19 @@ export const clock: SqlFunction = declaredImmutable({ revision: 1 })`
  */
 export function moment(clock: Identifier): Identifier {
   return new Identifier(`(select ${clock}(one.n) as at from generate_series(1, 1) as one(n) offset 0) as moment`)
+}
+
+/** A number: milliseconds ahead of the server's time, and going on from there. A date: the clock stands still at it. */
+export type MovedTo = number | Date
+
+/** Moves the clock of this schema, for all connections; undefined puts it right. */
+export async function moveClock(executor: Executor, schema: string, to: MovedTo | undefined): Promise<void> {
+  const change = to === undefined ? 'reset rillflow.clock' : `set rillflow.clock = ${literal(settingOf(to))}`
+  const text = `alter function ${identifier(schema, 'clock')}(anyelement) ${change}`
+  await executor.run({ label: 'schema.move_clock', text, values: [] })
+}
+
+function settingOf(to: MovedTo): string {
+  if (typeof to === 'number') return `${to < 0 ? '' : '+'}${to}`
+  return to.toISOString()
 }

@@ -22,3 +22,12 @@ export const SchemaDrift: ErrorKind<'schema_drift', { schema: string; problems: 
   d =>
     `Schema "${d.schema}" differs from the one that its migrations made: ${d.problems.join('; ')}. Undo the manual change.`,
 )
+
+export const SequenceBehind: ErrorKind<
+  'sequence_behind',
+  { schema: string; sequence: string; drawn: number; used: number; statement: string }
+> = defineError(
+  'sequence_behind',
+  d =>
+    `The sequence ${d.sequence} of schema "${d.schema}" is at ${d.drawn}, but ${d.used} is in use: its rows were copied without it, as logical replication does. Its events would look missing, and appends would fail. Stop all writers, then run: ${d.statement}`,
+)

@@ -24,7 +24,7 @@ export const expectedWorkflows: SchemaShape = {
       indexes: {
         workflow_activity_correlation: 'btree (correlation_id, "position")',
         workflow_activity_handler:
-          "btree (handler, \"position\") WHERE (kind = ANY (ARRAY['completed'::text, 'failed'::text]))",
+          "btree (handler, \"position\") WHERE (kind = ANY (ARRAY['completed'::text, 'failed'::text, 'parked'::text]))",
         workflow_activity_pkey: 'primary key btree ("position")',
       },
     },
@@ -70,6 +70,7 @@ export const expectedWorkflows: SchemaShape = {
         crashes: 'integer not null default 0',
         ran_ms: 'integer not null default 0',
         is_retry: 'boolean not null default false',
+        is_rejected: 'boolean not null default false',
         state: 'text collate "C" not null',
         correlation_id: 'text collate "C" not null',
         lane: 'text collate "C"',
@@ -150,9 +151,9 @@ export const expectedWorkflows: SchemaShape = {
         id: 'integer not null',
         version: 'integer not null',
         priority: 'integer not null',
-        delay_ms: 'integer not null',
+        delay_ms: 'bigint not null',
+        deadline_ms: 'bigint',
         timeout_ms: 'integer not null',
-        deadline_ms: 'integer',
         concurrency: 'integer',
         rate_limit: 'integer',
         rate_per_ms: 'integer',

@@ -34,7 +34,9 @@ const others: SchemaShape = {
         paused_at: 'timestamp with time zone',
         created_at: 'timestamp with time zone not null default now()',
         progressed_at: 'timestamp with time zone not null default now()',
+        seen_at: 'timestamp with time zone not null default now()',
         attempts: 'integer not null default 0',
+        batch_limit: 'integer',
         name: 'text collate "C" not null',
         kind: 'text not null',
         state: "text not null default 'active'::text",
@@ -87,6 +89,7 @@ const others: SchemaShape = {
         position: 'bigint not null',
         acked_at: 'timestamp with time zone',
         retry_at: 'timestamp with time zone',
+        first_failed_at: 'timestamp with time zone',
         deliveries: 'integer not null',
         consumer: 'text collate "C" not null',
         last_error: 'jsonb',
@@ -102,6 +105,7 @@ const others: SchemaShape = {
         created_at: 'timestamp with time zone not null',
         event_id: 'uuid not null',
         schema_version: 'integer not null',
+        bytes: 'integer default ((octet_length((data)::text) + COALESCE(octet_length((headers)::text), 0)) + 200)',
         stream: 'text collate "C" not null',
         type: 'text collate "C" not null',
         correlation_id: 'text collate "C" not null',
@@ -239,6 +243,8 @@ const others: SchemaShape = {
       '(p_streams text[], p_part_appends integer[], p_part_streams integer[], p_part_expected text[], p_part_versions bigint[], p_part_counts integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_is_simple boolean, p_waits boolean, p_event_parts integer[], p_event_numbers integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcomes text[], OUT failed_parts integer[], OUT versions bigint[], OUT positions bigint[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     append_check:
       '(p_streams text[], p_part_appends integer[], p_part_streams integer[], p_part_expected text[], p_part_versions bigint[], p_part_counts integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_is_simple boolean, p_waits boolean, p_event_parts integer[], p_runs_inline boolean, p_ids uuid[], p_types text[], p_data jsonb, OUT outcomes text[], OUT failed_parts integer[], OUT versions bigint[], OUT base bigint[], OUT created_at timestamp with time zone, OUT inline_names text[], OUT inline_versions integer[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
+    append_check_one:
+      '(p_stream text, p_expected text, p_version bigint, p_count integer, p_types text[], OUT outcome text, OUT version bigint, OUT created_at timestamp with time zone) returns record language plpgsql volatile set jit=off',
     append_one:
       '(p_stream text, p_expected text, p_version bigint, p_allow_archived boolean, p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcome text, OUT version bigint, OUT last_position bigint) returns record language plpgsql volatile set jit=off',
     append_store:

@@ -5,8 +5,9 @@
  *     found shape ──► missing index, or table that can begin empty ──► the statements of the migration that made it
  *                 └─► anything else ──► a problem
  *
- * A table that others refer to (`Part.referred`) is not made again. An empty `streams` beside events would give versions
- * out twice, and an empty `consumers` would apply every event a second time. Neither is a sequence: it would begin at 1.
+ * A table that others refer to (`Part.referred`) is not made again. With an empty `streams` versions would be given out
+ * twice, and with an empty `consumers` every event would be applied a second time. Neither is a sequence: it would begin
+ * at 1.
  *
  * The objects are compared only when the schema's migrations are exactly this library's: with one pending or one
  * unknown, they are rightly different. So is a function of a higher revision.

@@ -25,15 +25,16 @@
  * - Any name can be that of the schema, except those that PostgreSQL reserves. No `search_path` is relied on.
  *
  * What can fail: a sync that was interrupted has changed nothing, except that indexes may be built or half built; the
- * next one continues from there. `SchemaNewer`, `SchemaDrift` (a migration that was applied had another text) and,
- * where nothing may be changed, `SchemaMissing` and `SchemaOutdated` refuse the store.
+ * next one continues from there. `SchemaNewer`, `SchemaDrift` (a migration that was applied had another text),
+ * `SequenceBehind` (rows were copied without their sequence) and, where nothing may be changed, `SchemaMissing` and
+ * `SchemaOutdated` refuse the store.
  *
  * Deliberately not here: going back (restore a backup instead), and partitions.
  */
 import { InvalidName } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
 import { identifier } from '../database/sql.ts'
-import { type CheckResult, checkSchema } from './check.ts'
+import { type CheckResult, checkSchema, refuseSequenceBehind } from './check.ts'
 import type { Step } from './difference.ts'
 import { dropSchema } from './drop.ts'
 import { SchemaMissing, SchemaOutdated } from './errors.ts'
@@ -115,10 +116,11 @@ export function openSchema(database: Database, options: SchemaOptions): Schema {
     async ensure(mode, given) {
       if (mode === 'manual') return
       const { status, pending } = await state()
-      if (status === 'current') return
-      if (mode === 'auto') await sync(given)
-      else if (status === 'missing') throw new SchemaMissing({ schema })
-      else throw new SchemaOutdated({ schema, pending: [...pending] })
+      if (status === 'missing' && mode === 'check') throw new SchemaMissing({ schema })
+      if (status === 'outdated' && mode === 'check') throw new SchemaOutdated({ schema, pending: [...pending] })
+      if (status !== 'current') await sync(given)
+      // Rows come into an embedded database only through the store.
+      if (status !== 'missing' && database.engine === 'postgres') await refuseSequenceBehind(database, schema, library)
     },
   }
 }

@@ -1,11 +1,14 @@
 /**
- * Whether the store is ready: the database answers, the schema is as it should be, and no consumer is too far behind.
+ * Whether the store is ready: the database answers, the schema is as it should be, and no consumer is too far behind, or
+ * beyond the end of the log.
  *
- *     ready ── database away, drift, lag ──► not ready ── none of them ──► ready         each change is logged
+ *     ready ── database away, drift, lag, beyond ──► not ready ── none of them ──► ready         each change is logged
  *
  * The answer has words and no data, because it is open to all. The log has the details, and the metrics have the lag of
- * each consumer. A consumer that is paused, inline or being rebuilt is not considered to be behind.
+ * each consumer. A consumer that is paused, inline or being rebuilt is not considered to be behind. One that is orphaned,
+ * because no process has its code, does not count at all: no process could mend that.
  */
+import type { Consumers } from '../consumers/consumers.ts'
 import type { ConsumerMetrics } from '../consumers/insight.ts'
 import { abortable, type Deadline, deadline } from '../core/abort.ts'
 import type { Clock } from '../core/clock.ts'
@@ -27,11 +30,12 @@ export interface HealthOptions extends LagLimits {
   lagLimits?: Readonly<Record<string, LagLimits>> | undefined
 }
 
-export type Reason = 'database_unreachable' | 'schema_drift' | 'consumer_lag'
+export type Reason = 'database_unreachable' | 'schema_drift' | 'consumer_lag' | 'checkpoint_beyond_head'
 
 export interface HealthSource {
   readonly log: Log
   readonly schema: Schema
+  readonly consumers: Pick<Consumers, 'hasCodeFor'>
 }
 
 interface Assessment {
@@ -46,7 +50,7 @@ const answerMs = 5_000
 
 /** Each call of the function returned looks again. */
 export function openHealthCheck(
-  { log, schema }: HealthSource,
+  { log, schema, consumers: registered }: HealthSource,
   metrics: () => Promise<StoredMetrics>,
   options: HealthOptions,
 ): () => Promise<readonly Reason[]> {
@@ -68,6 +72,8 @@ export function openHealthCheck(
     try {
       return await abortable(look(), signal)
     } catch (error) {
+      // Dropped, or moved to a server that this process does not know: it is not watched from now on.
+      if (isRillflowError(error, 'tenant_not_found')) return { reasons: [], details: {} }
       return { reasons: [isMissingObject(error) ? 'schema_drift' : 'database_unreachable'], details: { error } }
     } finally {
       dispose()
@@ -79,8 +85,13 @@ export function openHealthCheck(
     const problems = await readDrift()
     if (problems.length > 0) return { reasons: ['schema_drift'], details: { problems } }
     const { consumers } = await metrics()
-    const behind = consumers.filter(each => isBehind(each, options))
-    return { reasons: behind.length > 0 ? ['consumer_lag'] : [], details: { consumers: behind } }
+    const watched = consumers.filter(each => !each.isUnseen || registered.hasCodeFor(each))
+    const behind = watched.filter(each => isBehind(each, options))
+    const beyond = watched.filter(each => each.isBeyondHead)
+    const reasons: Reason[] = []
+    if (behind.length > 0) reasons.push('consumer_lag')
+    if (beyond.length > 0) reasons.push('checkpoint_beyond_head')
+    return { reasons, details: { consumers: [...behind, ...beyond] } }
   }
 
   async function readDrift(): Promise<readonly unknown[]> {

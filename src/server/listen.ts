@@ -7,6 +7,7 @@ import { getRequestListener } from '@hono/node-server'
 import { once, settledWithin } from '../core/abort.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { App } from './app.ts'
+import { limitConnections } from './connections.ts'
 import type { StoreServer } from './server.ts'
 
 const drainMs = 1_000
@@ -15,7 +16,7 @@ const limits = {
   headersTimeout: 5_000,
   requestTimeout: 10_000,
   keepAliveTimeout: 5_000,
-  // Node's default is 30 s, during which a hundred slow clients would keep out the probes.
+  // Node's default is 30 s.
   connectionsCheckingInterval: 1_000,
 }
 const maxConnections = 100
@@ -26,7 +27,7 @@ export async function listenOn(app: App, port: number, host: string): Promise<St
     hostname: 'localhost',
   })
   const server = createServer(limits, (incoming, outgoing) => void listener(incoming, outgoing))
-  server.maxConnections = maxConnections
+  limitConnections(server, maxConnections)
   await listen(server, port, host)
   const bound = (server.address() as AddressInfo).port
   const close = once(async () => {

@@ -3,7 +3,8 @@
  * API and the console for people.
  *
  *     GET /health/live      200 while the process answers
- *     GET /health/ready     200, or 503 with the reasons in words: database_unreachable, schema_drift, consumer_lag
+ *     GET /health/ready     200, or 503 with the reasons in words: database_unreachable, schema_drift, consumer_lag,
+ *                           checkpoint_beyond_head
  *     GET /metrics          the text format of Prometheus                       needs the token beyond loopback
  *     /api/v1/…             the API                                             with `console`
  *     /…                    the console                                         with `console`
@@ -21,10 +22,11 @@
  *   statements. One request waits at most 5 s for all databases together. A database that did not answer before is asked
  *   last, so it does not keep the metrics of others from being shown.
  * - Requests are small and quick: 8 KiB of headers, 10 s, 100 connections. Outside of the API only GET and HEAD are
- *   answered, and bodies are refused.
+ *   answered, and bodies are refused. A new connection takes the place of the oldest idle one, so patient clients do not
+ *   keep probes out.
  * - Nothing of it is loaded before the first server starts.
  *
- * Of a store with tenants, those that this process has used are watched, the first 100: metrics have the label `tenant`,
+ * Of a store with tenants, those that this process has used and found are watched, the first 100: metrics have the label `tenant`,
  * and the store is ready if all of them are.
  *
  * What can fail: a port that is in use (`InvalidOption`). Without a database `/metrics` has the metrics of this

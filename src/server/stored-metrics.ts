@@ -17,8 +17,8 @@ export interface StoredMetrics {
 }
 
 export async function readStoredMetrics(log: Log): Promise<StoredMetrics> {
-  const { settled } = await settle(log)
-  const consumers = await readConsumerMetrics(log, settled)
+  const { settled, head } = await settle(log)
+  const consumers = await readConsumerMetrics(log, { settled, head })
   return {
     consumers,
     families: [

@@ -5,9 +5,12 @@
 import { type Awaitable, isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
-import { checkExpected, checkedBody, checkId } from '../documents/body.ts'
+import { checkExpected, checkedBody, checkId, maxBytesOf } from '../documents/body.ts'
 import type { OpenCollection } from '../documents/collection.ts'
-import { DocumentNotFound } from '../documents/errors.ts'
+import { DocumentNotFound, InvalidDocument, PatchMismatch } from '../documents/errors.ts'
+import { patched } from '../documents/patch/in-memory.ts'
+import type { Patch } from '../documents/patch/patch.ts'
+import { treeOf } from '../documents/patch/tree.ts'
 import { getDocuments } from '../documents/read.ts'
 import type { Change, ChangeKind } from '../documents/write-many.ts'
 
@@ -51,6 +54,8 @@ export interface SessionDocuments<Doc extends object = Record<string, unknown>> 
   put(id: string, data: Doc, options?: SessionPutOptions): void
   /** Loads a document, and stages the result of `change`. */
   update(id: string, change: (data: Doc) => Awaitable<Doc>, options?: SessionLoadOptions): Promise<void>
+  /** Loads a document, and stages the patched one: it is replaced at the version it was loaded at only. */
+  patch(id: string, patch: Patch<Doc>, options?: SessionLoadOptions): Promise<void>
   /** Stages the deletion of a document, for good. */
   delete(id: string, options?: SessionDeleteOptions): void
   softDelete(id: string, options?: SessionDeleteOptions): void
@@ -119,7 +124,24 @@ export class TrackedDocuments {
   async changed(id: string, change: (data: never) => unknown, options?: SessionLoadOptions): Promise<unknown> {
     const document = (await this.load([id], options)).get(id)
     if (document === undefined) throw new DocumentNotFound({ collection: this.collection.name, id })
-    return change(document.data as never)
+    const after = await change(document.data as never)
+    if (after !== undefined) return after
+    const reason = 'is undefined after the update: return the new data, data => ({ ...data, visits: 1 })'
+    throw new InvalidDocument({ collection: this.collection.name, id, path: 'data', reason })
+  }
+
+  /** The document with the patch applied. */
+  async patched(id: string, patch: object, options?: SessionLoadOptions): Promise<unknown> {
+    const tree = treeOf(patch, maxBytesOf(this.collection))
+    const { name: collection } = this.collection
+    return this.changed(
+      id,
+      (data: object) =>
+        patched(data, tree, (path, reason) => {
+          throw new PatchMismatch({ collection, id, path, reason })
+        }),
+      options,
+    )
   }
 
   delete(id: string, { expected }: SessionDeleteOptions = {}): void {

@@ -1,11 +1,16 @@
-/** Load, decide, save; again from the beginning after a conflict with another writer. */
+/**
+ * Load, decide, save; again from the beginning after a conflict with another writer. Commands of one process take turns on
+ * their streams (`aggregates/turns.ts`), so those on a hot stream do not overtake each other.
+ */
 
 import { type Aggregate, type AnyEvent, checkStream } from '../aggregates/aggregate.ts'
 import { loadState } from '../aggregates/load.ts'
 import { decidedEvents, type LoadedAggregate } from '../aggregates/loaded.ts'
+import type { Saved } from '../aggregates/saved.ts'
+import type { HeldTurns } from '../aggregates/turns.ts'
 import { sleep } from '../core/abort.ts'
 import type { Awaitable } from '../core/core.ts'
-import { isRillflowError } from '../core/errors.ts'
+import { asRetryable, isRillflowError, type RillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import { refuseUnknownOptions } from '../core/options.ts'
 import { type Backoff, delay } from '../core/retry.ts'
@@ -18,7 +23,6 @@ import { outcomeOfKey } from './key.ts'
 import type { Sent } from './save.ts'
 import {
   openSession,
-  type Saved,
   type SaveOptions,
   type Session,
   type SessionOptions,
@@ -126,17 +130,32 @@ async function handleWork<T>(
   const { headers, correlationId, causationId, userId }: SessionOptions = options
   const earlier = await earlierOutcome(parts, options, stream)
   if (earlier !== undefined) return { value: undefined, saved: savedOf(earlier) }
-  for (let attempt = 1; ; attempt++) {
-    const session = openSession(parts, { headers, correlationId, causationId, userId })
+  const attempt = async (turns?: HeldTurns): Promise<Attempt<T>> => {
+    const session = openSession(parts, { headers, correlationId, causationId, userId }, turns)
     const value = await work(session)
     try {
       return { value, saved: await session.save(options) }
     } catch (error) {
-      if (attempt > maxRetries || !isOvertaken(error)) throw error
+      if (!isOvertaken(error)) throw error
+      return { error, streams: turns?.streams ?? [] }
     }
-    await sleep(delay(backoff, attempt), { clock: parts.log.clock, signal: options.signal })
+  }
+  // In a transaction of the caller there are no turns: it may hold locks that others need in theirs.
+  const inTurn = (streams: readonly string[]): Promise<Attempt<T>> =>
+    options.tx === undefined ? parts.turns.run(streams, options.signal, attempt) : attempt()
+  let needed: readonly string[] = stream === undefined ? [] : [stream]
+  for (let tries = 1; ; tries++) {
+    const ended = await inTurn(needed)
+    if (!('error' in ended)) return ended
+    if (tries > maxRetries) throw options.tx === undefined ? asRetryable(ended.error) : ended.error
+    needed = ended.streams.length > 0 ? ended.streams : needed
+    // By real time: a clock that a test moves would keep the call waiting for ever.
+    await sleep(delay(backoff, tries), { signal: options.signal })
   }
 }
+
+/** One try; `streams` are those that the next try takes its turn on, all of them before it begins. */
+type Attempt<T> = HandledSession<T> | { readonly error: RillflowError; readonly streams: readonly string[] }
 
 /**
  * Looked up first: the state that the first call led to would refuse a second one. `stream`: the only one that a repeat can
@@ -166,7 +185,7 @@ function executorFor({ log, executorOf }: SessionParts, tx: AnyTransaction | und
 const backoff: Backoff = { baseMs: 2, factor: 2, maxMs: 100, jitter: 0.5 }
 
 /** The documents or streams that were loaded have changed: a new decision may succeed. */
-function isOvertaken(error: unknown): boolean {
+function isOvertaken(error: unknown): error is RillflowError {
   return isRillflowError(error) && overtaken.has(error.code)
 }
 

@@ -1,12 +1,13 @@
 /** Idempotency keys of saves: each is claimed with its save, and stored with its outcome. */
 
+import type { SavedDocument } from '../aggregates/saved.ts'
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
 import { sql } from '../database/sql.ts'
 import { claimKey as claim, storeDocuments } from '../events/append/idempotency.ts'
 import { IdempotencyMismatch } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
-import type { SavedDocument, Sent } from './save.ts'
+import type { Sent } from './save.ts'
 
 /** The outcome of the save that has this key; undefined if the key was free, and is ours now. */
 export async function claimKey(

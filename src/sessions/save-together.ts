@@ -8,7 +8,7 @@
  * fails, names the saves it was for, and nothing is stored: those then continue in a transaction each, which finds the
  * exact fault. Saves that write in the same ways to the same collections share a statement.
  */
-import { type Fragment, fragment, type Identifier, identifier, joinFragments, sql } from '../database/sql.ts'
+import { type Fragment, fragment, joinFragments, sql } from '../database/sql.ts'
 import type { OpenCollection } from '../documents/collection.ts'
 import { reportDocuments } from '../documents/execute.ts'
 import type { Change } from '../documents/write-many.ts'
@@ -25,6 +25,7 @@ import {
   outcomesOf,
 } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
+import { insertDocument, isSmall, replaceDocument, sendSaveAlone, targetName } from './save-alone.ts'
 
 /** The documents of one save, by collection and kind of write. */
 export interface GroupableWrites {
@@ -76,6 +77,7 @@ interface HasWrites {
 /** Saves of one shape, with no document twice among them. */
 async function sendSaves(log: Log, appends: readonly Append[]): Promise<Outcome[]> {
   const saves = appends.map(append => (append.alongside!.together as unknown as HasWrites).writes)
+  if (saves.length === 1 && isSmall(appends[0]!, saves[0]!)) return [await sendSaveAlone(log, appends[0]!, saves[0]!)]
   const { targets } = saves[0]!
   const documents = saves.flatMap((save, at) =>
     save.targets.flatMap((target, n) => target.changes.map(({ id }) => ({ id, save: at + 1, target: n + 1 }))),
@@ -83,13 +85,13 @@ async function sendSaves(log: Log, appends: readonly Append[]): Promise<Outcome[
   const parts = appends.flatMap(append => append.parts)
   const events = parts.flatMap(part => part.events)
   const ctes = targets.map(
-    (_, at) => fragment`, ${target(at)} as (
+    (_, at) => fragment`, ${targetName(at)} as (
       ${writing(saves, at)}
       returning d.id, d.version)`,
   )
   const written = targets.map(
     (_, at) => fragment`select ${at + 1}::integer as target, id, version
-      from ${target(at)}`,
+      from ${targetName(at)}`,
   )
   const [row] = await log.database.runArrays(sql`/* sessions.save */
     with items as materialized (
@@ -150,11 +152,6 @@ async function sendSaves(log: Log, appends: readonly Append[]): Promise<Outcome[
   return answers
 }
 
-/** The name of the CTE that writes one target. */
-function target(at: number): Identifier {
-  return identifier(`target_${at + 1}`)
-}
-
 /**
  * Writes the documents of one target, those of all saves, in the order of their ids, in which every transaction locks
  * them.
@@ -173,30 +170,5 @@ function writing(saves: readonly GroupableWrites[], at: number): Fragment {
           ${items.map(item => item.expected ?? null)}::bigint[]),
         jsonb_array_elements(${`[${items.map(item => item.body).join(',')}]`}::jsonb)) as item(save, id, by, expected, body)
       where checked.outcomes[item.save] = 'appended'`
-  if (kind === 'replace')
-    return fragment`update ${collection.table} as d
-      set version = d.version + 1,
-        updated_at = checked.created_at,
-        updated_by = item.by,
-        body = item.body
-      from checked
-      cross join ${rows}
-        and d.id = item.id
-        and d.version = item.expected
-        and d.deleted_at is null`
-  return fragment`insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
-      select 1, checked.created_at, checked.created_at, item.id, item.by, item.by, item.body
-      from checked
-      cross join ${rows}
-      order by item.id collate "C"
-      on conflict (id) ${kind === 'insert' ? doNothing : putOver}`
+  return kind === 'replace' ? replaceDocument(collection, rows) : insertDocument(collection, kind, rows)
 }
-
-const doNothing: Fragment = fragment`do nothing`
-
-const putOver: Fragment = fragment`do update
-      set version = d.version + 1,
-        updated_at = excluded.updated_at,
-        deleted_at = null,
-        updated_by = excluded.updated_by,
-        body = excluded.body`

@@ -7,6 +7,7 @@
  * of an append: after a lost connection it is sent again and recognised by the ids of its events.
  */
 import { createHash } from 'node:crypto'
+import type { SavedDocument } from '../aggregates/saved.ts'
 import { throwIfAborted } from '../core/abort.ts'
 import { isRillflowError, type RillflowError } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'
@@ -50,13 +51,6 @@ export interface SendOptions extends AppendDefaults {
   readonly onRepeat?: 'return' | 'error' | undefined
   readonly tx?: AnyTransaction | undefined
   readonly signal?: AbortSignal | undefined
-}
-
-export interface SavedDocument {
-  readonly collection: string
-  readonly id: string
-  /** The version it has now; of one that was deleted, the version it had. */
-  readonly version: number
 }
 
 export interface Sent {
@@ -183,7 +177,7 @@ async function sendDocuments(parts: AppendParts, work: Work, options: SendOption
   const again = (error: unknown): boolean =>
     isRillflowError(error, 'serialization_failed') ||
     (key !== undefined && (isRillflowError(error, 'connection_lost') || isRillflowError(error, 'outcome_unknown')))
-  return retry(() => log.database.transaction(write, { signal }), { retries: 5, when: again, clock: log.clock, signal })
+  return retry(() => log.database.transaction(write, { signal }), { retries: 5, when: again, signal })
 }
 
 async function writeChanges(executor: Executor, { documents }: Work, userId?: string): Promise<SavedDocument[]> {
@@ -209,7 +203,7 @@ export function refusalOf(
   { id, expected }: Change,
   { outcome, version = 0 }: { outcome: string; version?: number | undefined },
 ): RillflowError {
-  if (outcome === 'exists') return new DocumentExists({ collection, id, version })
+  if (outcome === 'exists') return new DocumentExists({ collection, id, version, isInSession: true })
   if (outcome === 'deleted') return new DocumentDeleted({ collection, id, version })
   if (outcome === 'missing') return new DocumentNotFound({ collection, id })
   telemetry.count('document_conflicts_total')

@@ -2,6 +2,8 @@
 import { type Aggregate, checkStream } from '../aggregates/aggregate.ts'
 import type { LoadParts } from '../aggregates/load.ts'
 import type { LoadedAggregate } from '../aggregates/loaded.ts'
+import type { Saved } from '../aggregates/saved.ts'
+import type { HeldTurns, Turns } from '../aggregates/turns.ts'
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption, Overloaded } from '../core/errors.ts'
 import type { Ids } from '../core/id.ts'
@@ -12,14 +14,14 @@ import type { Collection, OpenCollection } from '../documents/collection.ts'
 import type { Documents } from '../documents/documents.ts'
 import type { AppendParts } from '../events/append/append.ts'
 import type { AppendDefaults, Expected } from '../events/append/prepare.ts'
-import { type AppendResult, byBytes } from '../events/append/send.ts'
+import { byBytes } from '../events/append/send.ts'
 import type { EventMap, NewEvent, UntypedEvents } from '../events/definition.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import { type PublishOptions, publishedEvent } from '../workflows/publish.ts'
 import { type SessionDocument, type SessionDocuments, type SessionLoadOptions, TrackedDocuments } from './documents.ts'
 import { SessionClosed, SessionSaving } from './errors.ts'
-import { type Fetched, fetchAggregate } from './fetch.ts'
-import { type SavedDocument, type SendOptions, type Sent, sendWork, type Work } from './save.ts'
+import { type Fetched, fetchAggregate, lockStream } from './fetch.ts'
+import { type SendOptions, type Sent, sendWork, type Work } from './save.ts'
 import { StagedStreams } from './streams.ts'
 
 /** Headers, causation, correlation and user of all writes of the session, unless an event has its own. */
@@ -41,20 +43,14 @@ export interface SaveOptions extends AppendDefaults {
   signal?: AbortSignal | undefined
 }
 
+export const sessionOptionNames: readonly string[] = optionNames<SessionOptions>({
+  ...{ headers: true, correlationId: true, causationId: true, userId: true, maxStaged: true },
+})
+
 export const saveOptionNames: readonly string[] = optionNames<SaveOptions>({
   ...{ headers: true, correlationId: true, causationId: true, userId: true },
   ...{ idempotencyKey: true, onRepeat: true, tx: true, signal: true },
 })
-
-/** The outcome of a save. */
-export interface Saved {
-  readonly documents: readonly SavedDocument[]
-  readonly streams: readonly AppendResult[]
-  /** The position of its last event, for `waitFor`; undefined if it had none. */
-  readonly position: number | undefined
-  /** True if an earlier save with this idempotency key, or an earlier try of this one, had stored it. */
-  readonly repeated: boolean
-}
 
 export interface Session<M extends EventMap = UntypedEvents> extends AsyncDisposable {
   /** The documents of a collection, loaded once and changed together. */
@@ -84,7 +80,7 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
   fetchForWriting<State, Command, E extends EventMap>(
     aggregate: Aggregate<State, Command, E>,
     id: string,
-    options?: SessionLoadOptions,
+    options?: FetchOptions,
   ): Promise<LoadedAggregate<State, Command, E>>
   /** The number of staged changes and events. */
   readonly staged: { readonly documents: number; readonly events: number }
@@ -92,6 +88,14 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
   save(options?: SaveOptions): Promise<Saved>
   /** Discards all staged changes and loaded documents. */
   discard(): void
+}
+
+export interface FetchOptions extends SessionLoadOptions {
+  /**
+   * Lock the stream until the transaction `tx` ends: appends of all processes to it wait, so the save cannot lose a race.
+   * Lock several streams in one order everywhere. Default false.
+   */
+  readonly lock?: boolean | undefined
 }
 
 export type SessionPublishOptions = Omit<PublishOptions, 'tx' | 'signal' | 'idempotencyKey'>
@@ -107,9 +111,11 @@ export interface SessionParts extends AppendParts, LoadParts {
   collectionOf(given: Collection | { readonly name: string }): OpenCollection
   /** The store's defaults for all writes of its sessions. */
   readonly defaults: AppendDefaults | undefined
+  readonly turns: Turns
 }
 
-export function openSession(parts: SessionParts, options: SessionOptions = {}): Session {
+/** `turns`: those of the command that the session is for. */
+export function openSession(parts: SessionParts, options: SessionOptions = {}, turns?: HeldTurns): Session {
   const { log } = parts
   const { maxStaged = 10_000 } = options
   const collections = new Map<string, TrackedDocuments>()
@@ -170,10 +176,15 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
       session.events.append(stream, event, { expected: given.expected })
       return { correlationId: event.correlationId, eventId: event.id }
     },
-    fetchForWriting: (async (aggregate: Aggregate, id: string, { tx }: SessionLoadOptions = {}) => {
+    fetchForWriting: (async (aggregate: Aggregate, id: string, given: FetchOptions = {}) => {
+      refuseUnknownOptions('fetchForWriting', given, ['tx', 'signal', 'lock'])
+      const { tx, lock = false } = given
       guard('fetchForWriting')
       const stream = checkStream(aggregate, id)
       if (tx === undefined) log.database.refuseInsideTransaction('fetchForWriting')
+      if (lock && tx === undefined) throw new InvalidOption({ option: 'lock', reason: lockNeedsTx })
+      if (tx === undefined) await turns?.ask(stream)
+      if (lock) await lockStream(log, stream, parts.executorOf(tx!))
       if (!fetched.has(stream)) {
         refuseStaged(streams, stream)
         const executor = tx === undefined ? log.database : parts.executorOf(tx)
@@ -290,6 +301,12 @@ function documentsOf(
       admit('update')
       tracked.put(id, data)
     },
+    async patch(id, patch, options) {
+      guard('patch')
+      const data = await tracked.patched(id, patch, options)
+      admit('patch')
+      tracked.put(id, data)
+    },
     delete(id, options) {
       admit('delete')
       tracked.delete(id, options)
@@ -312,6 +329,9 @@ export function savedOf({ documents, streams, repeated }: Sent): Saved {
   )
   return { documents, streams, position, repeated }
 }
+
+const lockNeedsTx =
+  'fetchForWriting can lock a stream only in a transaction that lasts until the save: store.transaction(tx => …), with { tx, lock: true } here and { tx } for the save.'
 
 function refuseOther({ handle }: Fetched, expected: Expected | undefined): void {
   if (expected === undefined || expected === 'any' || expected === handle.version + handle.events.length) return

@@ -104,8 +104,9 @@ async function handle({ ack }: SubscriptionOptions, delivery: Delivery, run: Run
     await run(delivery)
   } catch (reason) {
     await delivery.nack({ reason }).catch((error: unknown) => {
-      // After a lost lease the event goes to another runner. An outcome that `run` gave itself counts.
-      if (!isRillflowError(error, 'lease_lost') && !isRillflowError(error, 'already_settled')) throw error
+      // After a lost lease, or a moved checkpoint, the event is delivered again. An outcome that `run` gave itself counts.
+      const isDeliveredAgain = isRillflowError(error, 'lease_lost') || isRillflowError(error, 'checkpoint_moved')
+      if (!isDeliveredAgain && !isRillflowError(error, 'already_settled')) throw error
     })
     return
   }

@@ -21,7 +21,7 @@ import { type AnyTransaction, isOwnTransaction } from '../database/transaction.t
 import type { Log } from '../events/log.ts'
 import { type Settler, settleOnce } from './delivery.ts'
 import type { SubscriptionOptions } from './options.ts'
-import { endedInside, type RowState, saveChange, saveInside } from './save.ts'
+import { endedInside, firstFailures, type RowState, saveChange, saveInside } from './save.ts'
 import type { Entry, Window } from './window.ts'
 
 export interface PartitionParts {
@@ -194,7 +194,8 @@ export function openPartition(parts: PartitionParts): Partition {
     } catch (error) {
       const reason = isOpen() ? error : new LeaseLost({ consumer, fence })
       for (const { stored } of taken) stored.reject(reason)
-      if (!isRillflowError(reason, 'lease_lost')) parts.onStop(reason)
+      // The runner takes it anew, and begins with the row.
+      if (!isRillflowError(reason, 'lease_lost') && !isRillflowError(reason, 'checkpoint_moved')) parts.onStop(reason)
       lose(reason)
     }
   }
@@ -203,6 +204,7 @@ export function openPartition(parts: PartitionParts): Partition {
     const failed = taken.filter(({ kind }) => kind === 'deadLetter')
     const { checkpoint } = window
     const change = {
+      from: saved,
       checkpoint,
       done: taken
         .filter(({ entry }) => entry.state === 'done' && entry.event.position > checkpoint)
@@ -217,10 +219,15 @@ export function openPartition(parts: PartitionParts): Partition {
           failed.length === 0
             ? await saveChange(log, log.database, lease, change)
             : await log.database.transaction(async tx => {
+                const positions = failed.map(({ entry }) => entry.event.position)
+                const firsts = await firstFailures(log, tx, lease, positions)
                 const state = await saveChange(log, tx, lease, change)
                 if (state === undefined) return undefined
-                for (const { entry, error } of failed)
-                  await record(log, lease, { event: entry.event, error, attempts: entry.deliveries }, tx)
+                for (const { entry, error } of failed) {
+                  const firstFailedAt = firsts.get(entry.event.position)
+                  const failure = { event: entry.event, error, attempts: entry.deliveries, firstFailedAt }
+                  await record(log, lease, failure, tx)
+                }
                 return state
               })
         if (state !== undefined) return { checkpoint, state }

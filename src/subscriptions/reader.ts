@@ -55,6 +55,9 @@ export interface Reader {
 
 export const maxBuffered = 500
 
+/** All partitions together. One that has nothing to deliver reads all the same, a page: its key may be waited for. */
+const maxBufferedBytes = 16 * 1024 * 1024
+
 export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
   const { log, options } = parts
   let seen: Settled | undefined
@@ -109,7 +112,9 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
   }
 
   function waitingForMore(): HeldPartition[] {
-    return parts.held().filter(each => wantsMore(each))
+    const held = parts.held()
+    const bytes = held.reduce((sum, { partition }) => sum + partition.window.bytes, 0)
+    return held.filter(each => wantsMore(each) && (bytes < maxBufferedBytes || each.partition.window.bytes === 0))
   }
 
   function endOf({ barrier }: HeldPartition, settled: number): number {
@@ -153,6 +158,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
 
   function hand({ partition, index, of, barrier }: HeldPartition, page: Page): void {
     const { window } = partition
+    const bytes = page.bytes / Math.max(1, page.events.length)
     for (const event of page.events) {
       if (event.position <= window.readTo) continue
       if (barrier !== undefined && event.position > barrier) break
@@ -160,7 +166,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
       if (!isWanted || partitionOf(key, of) !== index) continue
       // The rest is read again when there is room.
       if (window.room === 0) return
-      window.add(event, key, fault)
+      window.add(event, key, fault, bytes)
     }
     window.reach(barrier !== undefined && barrier < page.reached ? barrier : page.reached)
     partition.moved()

@@ -16,6 +16,8 @@ import { subscriptionNames } from './schema.ts'
 import type { Remnant } from './window.ts'
 
 export interface Change {
+  /** The checkpoint that is stored. */
+  readonly from: number
   readonly checkpoint: number
   /** Done beyond the checkpoint. */
   readonly done: readonly { readonly position: number; readonly deliveries: number }[]
@@ -34,14 +36,14 @@ export interface RowState {
   readonly stored: StoredOptions
 }
 
-/** Undefined if the row is locked just now; rejects with `LeaseLost` if the lease is lost. */
+/** Undefined if the row is locked just now; rejects with `LeaseLost`, or with `CheckpointMoved` (see `consumers/row.ts`). */
 export async function saveChange(
   log: Log,
   executor: Executor,
   lease: Held,
   change: Change,
 ): Promise<RowState | undefined> {
-  const { checkpoint, done, givenBack } = change
+  const { from, checkpoint, done, givenBack } = change
   const { clock } = log.names
   const { deliveries } = subscriptionNames(log)
   const steps = fragment`below as (
@@ -50,10 +52,12 @@ export async function saveChange(
       where d.consumer = held.name
         and d.position <= ${checkpoint}::bigint),
     above as (
-      insert into ${deliveries} as d (consumer, position, deliveries, acked_at, retry_at, last_error)
+      insert into ${deliveries} as d (
+        consumer, position, deliveries, acked_at, retry_at, first_failed_at, last_error)
       select held.name, given.position, given.deliveries,
         case when given.delay is null then ${clock}(given.position) end,
         ${clock}(given.position) + make_interval(secs => given.delay / 1000),
+        case when given.delay is not null then ${clock}(given.position) end,
         given.error::jsonb
       from held, unnest(
         ${[...done, ...givenBack].map(each => each.position)}::bigint[],
@@ -65,10 +69,27 @@ export async function saveChange(
       set deliveries = excluded.deliveries,
         acked_at = coalesce(d.acked_at, excluded.acked_at),
         retry_at = excluded.retry_at,
+        first_failed_at = coalesce(d.first_failed_at, excluded.first_failed_at),
         last_error = coalesce(excluded.last_error, d.last_error))`
   const error = givenBack.at(-1)?.error
-  const row = await saveWith<StoredOptions>(log, lease, { checkpoint, error }, steps, executor)
+  const row = await saveWith<StoredOptions>(log, lease, { from, checkpoint, error }, steps, executor)
   return row === undefined ? undefined : { isPaused: row.isPaused, stored: row.definition }
+}
+
+/** When these events failed first, by position. To be read before their outcome is saved, which deletes the rows. */
+export async function firstFailures(
+  log: Log,
+  executor: Executor,
+  { consumer }: Held,
+  positions: readonly number[],
+): Promise<ReadonlyMap<number, Date>> {
+  const rows = await executor.run<{ position: number; first_failed_at: Date }>(sql`/* subscriptions.first_failures */
+    select position, first_failed_at
+    from ${subscriptionNames(log).deliveries}
+    where consumer = ${consumer}::text
+      and position = any(${positions}::bigint[])
+      and first_failed_at is not null`)
+  return new Map(rows.map(row => [row.position, row.first_failed_at]))
 }
 
 /**

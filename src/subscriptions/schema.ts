@@ -14,6 +14,7 @@ export const subscriptionsPart: Part = {
   position bigint not null,
   acked_at timestamptz,
   retry_at timestamptz,
+  first_failed_at timestamptz,
   deliveries integer not null,
   consumer text collate "C" not null,
   last_error jsonb,

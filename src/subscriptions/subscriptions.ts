@@ -37,6 +37,7 @@
  */
 
 import type { Consumers } from '../consumers/consumers.ts'
+import { CheckpointBeyondHead } from '../consumers/errors.ts'
 import { readRows } from '../consumers/row-names.ts'
 import type { RunOptions, RunResult } from '../consumers/run/run.ts'
 import type { Runnable, RunningPart } from '../consumers/runners/runnable.ts'
@@ -193,6 +194,8 @@ export function openSubscriptions<M extends EventMap>(
         const rows = (await Promise.all(definitions.map(each => readRows(log, name, each.options.group)))).flat()
         const statuses = await readStatus(log, { names: rows })
         if (failure !== undefined) return { result: 'stopped', count, error: failure.error }
+        const beyond = statuses.find(status => status.isBeyondHead)
+        if (beyond !== undefined) throw new CheckpointBeyondHead({ ...beyond, consumer: beyond.name })
         if (statuses.some(status => status.isPaused)) return { result: 'paused', count }
         if (statuses.every(status => status.checkpoint >= settled))
           return { result: count > 0 ? 'processed' : 'idle', count }

@@ -19,6 +19,8 @@ export interface Entry {
   readonly key: string
   /** Why it cannot be delivered. */
   readonly fault: unknown
+  /** How much of the memory it takes, about. */
+  readonly bytes: number
   state: 'ready' | 'out' | 'waiting' | 'done'
   /** How often it has been delivered. */
   deliveries: number
@@ -41,11 +43,13 @@ export interface Window {
   readonly out: number
   /** How many more events may be added. */
   readonly room: number
+  /** How much its events take, about, until they are forgotten. */
+  readonly bytes: number
   /** Never more delivered than this; may change at any time. */
   limit: number
   /** Deliveries that are not in the window, of dead letters; they count, too. */
   extra: number
-  add(event: RecordedEvent, key: string, fault?: unknown): void
+  add(event: RecordedEvent, key: string, fault?: unknown, bytes?: number): void
   /** Every wanted event up to here was added. */
   reach(position: number): void
   /** Only up to here has been read after all; events that were added stay. */
@@ -77,6 +81,7 @@ export function openWindow({ checkpoint, limit, maxBuffered, remnants }: WindowO
   const outKeys = new Map<string, number>()
   let readTo = checkpoint
   let out = 0
+  let bytes = 0
 
   const settle = (entry: Entry): void => {
     if (entry.state !== 'out') return
@@ -118,14 +123,19 @@ export function openWindow({ checkpoint, limit, maxBuffered, remnants }: WindowO
     get room() {
       return Math.max(0, maxBuffered - ready.length)
     },
-    add(event, key, fault) {
+    get bytes() {
+      return bytes
+    },
+    add(event, key, fault, size = 0) {
       const { position } = event
       if (position <= readTo) return
       readTo = position
       if (entries.has(position)) return
       const known = remnants.get(position)
       const state = known === undefined ? 'ready' : known.isDone ? 'done' : 'waiting'
-      const entry: Entry = { event, key, fault, state, deliveries: known?.deliveries ?? 0, dueAt: known?.dueAt ?? 0 }
+      const { deliveries = 0, dueAt = 0 } = known ?? {}
+      const entry: Entry = { event, key, fault, state, deliveries, dueAt, bytes: size }
+      bytes += size
       entries.set(position, entry)
       if (state === 'ready') ready.push(entry)
       else if (state === 'waiting') hold(entry)
@@ -168,6 +178,7 @@ export function openWindow({ checkpoint, limit, maxBuffered, remnants }: WindowO
       for (const [position, entry] of entries) {
         if (position > stored || entry.state !== 'done') return
         entries.delete(position)
+        bytes -= entry.bytes
       }
     },
   }

@@ -82,7 +82,7 @@ export function openTelemetry(given?: Logger | false, whole?: Telemetry): Teleme
       registry.count(counter, by, label)
       whole?.count(counter, by)
     },
-    log: logger,
+    log: guarded(logger),
     reportFailures: () => failures?.begin() ?? (() => {}),
     publish(to, message) {
       const target = openChannels[to]
@@ -93,6 +93,22 @@ export function openTelemetry(given?: Logger | false, whole?: Telemetry): Teleme
     },
     span: runSpan,
   }
+}
+
+/** A logger that fails, at once or later, does not affect the work that it reports on. */
+function guarded(logger: Logger): Logger {
+  if (logger === silent) return silent
+  const call =
+    (level: keyof Logger) =>
+    (fields: object, message: string): void => {
+      try {
+        const answer: unknown = logger[level](fields, message)
+        if (answer instanceof Promise) answer.catch(() => {})
+      } catch {
+        // There is no other place to report it.
+      }
+    }
+  return { debug: call('debug'), info: call('info'), warn: call('warn'), error: call('error') }
 }
 
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} }

@@ -256,7 +256,12 @@ function toDirectoryError(error: unknown, schema: string): unknown {
     : error
 }
 
-const unreachableCodes: ReadonlySet<string> = new Set(['database_unreachable', 'connection_lost', 'server_in_recovery'])
+const unreachableCodes: ReadonlySet<string> = new Set([
+  'connection_lost',
+  'database_unreachable',
+  'server_full',
+  'server_in_recovery',
+])
 
 export interface DirectoryPlacementsOptions {
   readonly prefix: string

@@ -45,6 +45,7 @@ import type { Directory } from './directory.ts'
 import { ForceRequired, TenancyRequired, TenantMoving, TenantNotFound } from './errors.ts'
 import { holdMs, type MovedTenant, type MoveTenantOptions, moveTenant } from './move-tenant.ts'
 import type { Placement, Placements } from './placement.ts'
+import { markPrefix, refuseOtherPrefix } from './prefix-mark.ts'
 import { readTenantStatus, type TenantStatus } from './status.ts'
 import type { TenantInstance } from './tenancy.ts'
 import { checkTenantName, tenantOfSchema } from './tenant-name.ts'
@@ -161,6 +162,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
     const database = await placements.databaseOf(server)
     // First the schema itself, because registering may have to store something in it.
     const made = await openSchema(database, { schema, tables: new TableRegistry(), library }).sync({ signal })
+    await markPrefix(database, schema, placements.prefix)
     // An instance from before the tenant existed could not register anything, so it is replaced.
     if (!(await instanceOf(tenant).registered)) await parts.release(tenant)
     const { tables, registered } = instanceOf(tenant)
@@ -177,6 +179,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
   /** The placement of a tenant that exists or is about to be made, also where one of its name has moved away before. */
   const placeFor = async (tenant: string, server: string | undefined): Promise<Placement> => {
     const placement = await placements.place(checkTenantName(tenant, placements.prefix), server)
+    await refuseOtherPrefix(await placements.databaseOf(placement.server), placement.schema, placements.prefix)
     if (directory === undefined || placement.state !== 'active') return placement
     await freeMovedName(await locationOf(placement), async () => {
       const now = await placements.find(tenant)
@@ -291,7 +294,9 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       const moved = await moveTenant({ placements, directory }, tenant, server, options)
       instanceOf(tenant).tenantDatabase.forget()
       // Not before: a move that was interrupted continues, and until then no row of the tenant can be written.
-      await recordMade(await findExisting(tenant), 'tenants.move', {})
+      const placement = await findExisting(tenant)
+      await markPrefix(await placements.databaseOf(placement.server), placement.schema, placements.prefix)
+      await recordMade(placement, 'tenants.move', {})
       return moved
     },
     servers: async (options = {}) =>

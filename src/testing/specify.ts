@@ -6,24 +6,31 @@
  *     specify(Order).given([placed]).when({ type: 'Pay' }).expectState({ status: 'paid' })
  *
  *     await specify(orders).given([{ stream: 'order-1', ...placed }]).expect({ 'order-1': { cents: 4200 } })
+ *     await specify(charge).given([placed]).stub('charge-card', 'receipt-1').expect([paid])     (specify-handler.ts)
  *
- * An aggregate folds, decides and validates as in a commit, without a database. A projection runs in a test store. A
- * difference is thrown as `SpecificationFailed`, which any test runner shows.
+ * An aggregate folds, decides and validates as in a commit, and a handler runs, without a database. A projection runs in a
+ * test store. Matchers of a test runner, such as `expect.any(String)`, may stand for any expected value. A difference is
+ * thrown as `SpecificationFailed`, which any test runner shows.
  */
-import { isDeepStrictEqual } from 'node:util'
 import type { Aggregate, AnyEvent } from '../aggregates/aggregate.ts'
 import { asRead } from '../aggregates/load.ts'
 import { Loaded } from '../aggregates/loaded.ts'
 import { systemClock } from '../core/clock.ts'
+import { InvalidOption } from '../core/errors.ts'
+import { describe } from '../core/options.ts'
 import { identifier } from '../database/sql.ts'
-import type { EventMap, NewEventIn, NewEventOf } from '../events/definition.ts'
+import type { EventMap, NewEventIn, NewEventOf, UntypedEvents } from '../events/definition.ts'
 import type { DocumentProjection } from '../projections/document-projection.ts'
 import type { Projection } from '../projections/projection.ts'
 import { tableNames } from '../projections/table.ts'
 import type { Store, StoreOptions } from '../store.ts'
+import type { Handler } from '../workflows/handler.ts'
 import { SpecificationFailed } from './errors.ts'
+import { type ExpectedError, isExpectedError, isMatch } from './expected-error.ts'
+import { asJson, fits } from './match.ts'
 import { settle } from './settle.ts'
-import { type TestPlace, testStore } from './test-store.ts'
+import { type HandlerSpecification, specifyHandler } from './specify-handler.ts'
+import { openTestStore, type TestPlace } from './test-store.ts'
 
 /** A specification of an aggregate by the events it decides. */
 export function specify<State, Command, M extends EventMap>(
@@ -39,8 +46,16 @@ export function specify(
   projection: Projection,
   options?: SpecifyOptions,
 ): ProjectionSpecification<Readonly<Record<string, readonly object[]>>>
-export function specify(subject: Aggregate | Projection, options: SpecifyOptions = {}): unknown {
-  return 'evolve' in subject ? specifyAggregate(subject) : specifyProjection(subject, options)
+/** A specification of a handler or a join by the events it emits. */
+export function specify<M extends EventMap>(handler: Handler<M>): HandlerSpecification<M>
+export function specify(subject: Aggregate | Projection | Handler, options: SpecifyOptions = {}): unknown {
+  if (subject.kind === 'aggregate') return specifyAggregate(subject)
+  if (subject.kind === 'projection') return specifyProjection(subject, options)
+  if (subject.kind === 'handler' || subject.kind === 'join') return specifyHandler(subject, refuseAwait)
+  throw new InvalidOption({
+    option: 'subject',
+    reason: `A specification is one of an aggregate, a projection, a handler or a join, not of ${describe(subject.kind ?? subject)}.`,
+  })
 }
 
 export interface AggregateSpecification<State, Command, M extends EventMap = object> {
@@ -55,9 +70,6 @@ export interface AggregateSpecification<State, Command, M extends EventMap = obj
   }
 }
 
-/** An error by its class, by a pattern of its message, or by its name and message. */
-export type ExpectedError = (abstract new (...given: never[]) => Error) | RegExp | Error
-
 export interface ProjectionSpecification<Expected> {
   given(
     events: GivenEvent | readonly GivenEvent[],
@@ -68,8 +80,11 @@ export interface ProjectionSpecification<Expected> {
   }
 }
 
-/** An event and its stream. Default `stream-1`. */
-export type GivenEvent = NewEventOf<string, unknown> & { readonly stream?: string | undefined }
+/** An event, its stream (default `stream-1`) and its time (default: the present, or that of the event before it). */
+export type GivenEvent = NewEventOf<string, unknown> & {
+  readonly stream?: string | undefined
+  readonly createdAt?: Date | string | undefined
+}
 
 export interface GivenOptions {
   /** Deliver all events a second time and expect the same: proves that applying them again changes nothing. */
@@ -77,7 +92,7 @@ export interface GivenOptions {
 }
 
 /** Where it runs. Default: the embedded engine that all test stores share. */
-export type SpecifyOptions = TestPlace & Pick<StoreOptions, 'upcasters'>
+export type SpecifyOptions = Omit<TestPlace, 'at'> & Pick<StoreOptions, 'upcasters'>
 
 /** Thrown by `await` on a specification that ends before `expect`: such a test would pass without a check. */
 function refuseAwait(): never {
@@ -99,7 +114,7 @@ function specifyAggregate(aggregate: Aggregate): AggregateSpecification<unknown,
           expectState(expected) {
             const { error, state } = outcome()
             if (error !== undefined) throw new SpecificationFailed({ what, expected, actual: error }, error)
-            if (!isDeepStrictEqual(state, expected)) throw new SpecificationFailed({ what, expected, actual: state })
+            if (!fits(expected, state)) throw new SpecificationFailed({ what, expected, actual: state })
           },
         }
       },
@@ -145,22 +160,9 @@ function checkDecision(what: string, expected: AnyEvent | readonly AnyEvent[] | 
 }
 
 function fitsEvent(expected: AnyEvent, actual: AnyEvent): boolean {
-  return Object.entries(asRead(expected, maxBytes)).every(([key, value]) =>
-    isDeepStrictEqual(value, (actual as unknown as Record<string, unknown>)[key]),
+  return Object.entries(asJson(expected) as AnyEvent).every(([key, value]) =>
+    fits(value, (actual as unknown as Record<string, unknown>)[key]),
   )
-}
-
-function isExpectedError(expected: unknown): expected is ExpectedError {
-  if (expected instanceof RegExp || expected instanceof Error) return true
-  return typeof expected === 'function'
-}
-
-function isMatch(expected: ExpectedError, error: unknown): boolean {
-  if (error === undefined) return false
-  if (expected instanceof RegExp) return expected.test(error instanceof Error ? error.message : String(error))
-  if (expected instanceof Error)
-    return error instanceof Error && error.name === expected.name && error.message === expected.message
-  return error instanceof expected
 }
 
 function listOf<T>(one: T | readonly T[]): readonly T[] {
@@ -198,12 +200,17 @@ async function checkProjection(
   expected: Readonly<Record<string, unknown>>,
   repeat: boolean,
 ): Promise<void> {
-  await using store = await testStore({ upcasters }, place)
+  const first = given.find(event => event.createdAt !== undefined)?.createdAt
+  await using opened = await openTestStore<UntypedEvents>({ upcasters }, { ...place, at: first })
+  const { store, time } = opened
   // The first failure ends the test: a retry would hide it.
   const strict = { retries: 0, onFailure: 'stop' as const, byType: undefined }
   const subject = { ...projection, options: { ...projection.options, ...strict } }
   await store.projections.register(subject)
-  for (const { stream = defaultStream, ...event } of given) await store.events.append(stream, event)
+  for (const { stream = defaultStream, createdAt, ...event } of given) {
+    if (createdAt !== undefined) await time.moveTo(createdAt)
+    await store.events.append(stream, event)
+  }
   await settle(store)
   const what = `Projection "${projection.name}" of ${given.length} events`
   compare(what, expected, await readModel(store, subject, given))
@@ -217,8 +224,8 @@ const defaultStream = 'stream-1'
 
 /** As JSON, which is how a document is stored, and in which numbers of any column type compare. */
 function compare(what: string, expected: unknown, actual: unknown): void {
-  const wanted = JSON.parse(JSON.stringify(expected)) as unknown
-  if (!isDeepStrictEqual(actual, wanted)) throw new SpecificationFailed({ what, expected: wanted, actual })
+  const wanted = asJson(expected)
+  if (!fits(wanted, actual)) throw new SpecificationFailed({ what, expected: wanted, actual })
 }
 
 async function readModel(store: Store, projection: Projection, given: readonly GivenEvent[]): Promise<unknown> {

@@ -3,20 +3,37 @@
  *
  *     await using store = await testStore(shop)
  *     await using store = await testStore(shop, { url: process.env.DATABASE_URL })
+ *     await store.advance({ days: 3 })                          its time is in your hands
  *
  * All test stores of a process share one embedded engine, because starting one takes seconds and 350 MB. Each has a schema of
  * its own, which is emptied and used again, or dropped, when the store is closed.
  */
 import { randomBytes } from 'node:crypto'
 import { once } from '../core/abort.ts'
+import { InvalidOption } from '../core/errors.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import type { Database } from '../database/database.ts'
 import { identifier, type Statement } from '../database/sql.ts'
 import type { EventMap, UntypedEvents } from '../events/definition.ts'
-import { openStore, type Store, type StoreOptions } from '../store.ts'
+import { moveClock } from '../schema/clock.sql.ts'
+import { openParts, type Store, type StoreOptions } from '../store.ts'
+import { type Advance, movableClock, openTime, type Time } from './advance.ts'
 import { type SpareSchemas, spareSchemas } from './spare-schemas.ts'
 
 /** The place of a test store, if not in the embedded engine of this process: a schema on your server. */
-export type TestPlace = Pick<StoreOptions, 'database' | 'url' | 'pool'>
+export interface TestPlace extends Pick<StoreOptions, 'database' | 'url' | 'pool'> {
+  /** The time of the store, which stands still but for `advance`. Default: the present, and it goes on. */
+  at?: Date | string | undefined
+}
+
+/** A store whose time is in the hands of the test. */
+export interface TestStore<M extends EventMap = UntypedEvents> extends Store<M> {
+  /**
+   * Moves the time and runs everything that is due on the way, at once and without a runner: `advance({ days: 3 })`.
+   * `advance()` runs what can run now. Returns the time of the store.
+   */
+  readonly advance: Advance
+}
 
 /**
  * Opens a store with the options of your program. Those that say where a store is (`url`, `pool`, `folder`, `memory`,
@@ -25,32 +42,77 @@ export type TestPlace = Pick<StoreOptions, 'database' | 'url' | 'pool'>
 export async function testStore<M extends EventMap = UntypedEvents>(
   options: StoreOptions<M> = {},
   place: TestPlace = {},
-): Promise<Store<M>> {
-  const { url: _url, pool: _pool, folder: _folder, memory: _memory, database: _database, ...own } = options
-  const isShared = place.database === undefined && place.url === undefined && place.pool === undefined
-  return isShared ? openShared(own) : openOn(place, own)
+): Promise<TestStore<M>> {
+  return (await openTestStore(options, place)).store
 }
 
-async function openOn<M extends EventMap>(place: TestPlace, options: StoreOptions<M>): Promise<Store<M>> {
+/** A test store together with its time, for specifications. */
+export async function openTestStore<M extends EventMap>(
+  options: StoreOptions<M>,
+  place: TestPlace,
+): Promise<OpenedTestStore<M>> {
+  const { url: _url, pool: _pool, folder: _folder, memory: _memory, database: _database, ...own } = options
+  const { at, ...server } = place
+  refuseUnknownOptions('testStore', place, ['database', 'url', 'pool', 'at'])
+  const isShared = server.database === undefined && server.url === undefined && server.pool === undefined
+  return isShared ? openShared(own, at) : openOn(server, own, at)
+}
+
+export interface OpenedTestStore<M extends EventMap> extends AsyncDisposable {
+  readonly store: TestStore<M>
+  readonly time: Time
+}
+
+async function openOn<M extends EventMap>(
+  place: Omit<TestPlace, 'at'>,
+  options: StoreOptions<M>,
+  at: TestPlace['at'],
+): Promise<OpenedTestStore<M>> {
   const schema = newSchema()
-  const store = await openStore<M>({ ...options, ...place, schema, migrate: true })
-  const close = once(async () => {
+  return openTimed({ ...options, ...place, schema }, at, async store => {
     await store.transaction(tx => tx.query(dropping(schema).text))
     await store.close()
   })
-  return { ...store, close, [Symbol.asyncDispose]: close }
 }
 
-async function openShared<M extends EventMap>(options: StoreOptions<M>): Promise<Store<M>> {
+async function openShared<M extends EventMap>(
+  options: StoreOptions<M>,
+  at: TestPlace['at'],
+): Promise<OpenedTestStore<M>> {
   engine ??= startEngine()
   const { database, spare } = await engine
   const schema = await spare.take(newSchema())
-  const store = await openStore<M>({ ...options, database, schema, migrate: true })
-  const close = once(async () => {
+  return openTimed({ ...options, database, schema }, at, async store => {
     await store.close()
+    await moveClock(database, schema, undefined)
     await spare.release(schema)
   })
-  return { ...store, close, [Symbol.asyncDispose]: close }
+}
+
+async function openTimed<M extends EventMap>(
+  options: StoreOptions<M>,
+  at: TestPlace['at'],
+  end: (store: Store<M>) => Promise<void>,
+): Promise<OpenedTestStore<M>> {
+  if (options.tenancy !== undefined)
+    throw new InvalidOption({
+      option: 'tenancy',
+      reason: 'A test store is the store of one tenant. Leave "tenancy" out, or open the tenants with openStore.',
+    })
+  const clock = movableClock(options.clock)
+  let time!: Time
+  const { store } = await openParts<M>({ ...options, clock, migrate: true }, async parts => {
+    time = openTime(parts, clock)
+    if (at !== undefined) await time.moveTo(at)
+  })
+  const close = once(() => end(store))
+  const start: Store<M>['start'] = async given => {
+    const runner = await store.start(given)
+    time.started(runner)
+    return runner
+  }
+  const timed = { ...store, start, advance: time.advance, close, [Symbol.asyncDispose]: close }
+  return { store: timed, time, [Symbol.asyncDispose]: close }
 }
 
 /** One for the process; it ends with the process. */

@@ -7,9 +7,12 @@
  *
  *     specify(Order).given([placed, paid]).when({ type: 'Ship', carrier: 'Swift' }).expect([shipped])
  *
- *     test-store      a store in a schema of its own
+ *     await specify(charge).given([placed]).stub('charge-card', 'receipt-1').expect([paid])
+ *     await store.advance({ days: 3 })                          everything that is due until then has run
+ *
+ *     test-store      a store in a schema of its own            advance   its time
  *     spare-schemas   schemas of closed test stores, emptied and used again
- *     specify         given, when, expect
+ *     specify         given, when, expect; specify-handler, match, expected-error
  *     fakes           fakeClock, countingIds
  *     settle          runs projections to the end of the log
  *
@@ -17,8 +20,10 @@
  * (`NotSettled`, or its own error).
  */
 
+export type { TimeSpan } from './advance.ts'
 export { NotSettled, SpecificationFailed } from './errors.ts'
 export { countingIds, type FakeClock, fakeClock } from './fakes.ts'
 export { settle } from './settle.ts'
 export { type AggregateSpecification, type ProjectionSpecification, specify } from './specify.ts'
-export { type TestPlace, testStore } from './test-store.ts'
+export type { HandlerSpecification } from './specify-handler.ts'
+export { type TestPlace, type TestStore, testStore } from './test-store.ts'

@@ -58,7 +58,11 @@ export const RetryLater: ErrorKind<'retry_later', { delayMs: number; reason: str
   d => `${d.reason} (the next attempt is in ${d.delayMs} ms)`,
   { retryable: true },
 )
-export const NonRetryable: ErrorKind<'non_retryable', { reason: string }> = defineError('non_retryable', d => d.reason)
+/** For programs to throw: `new NonRetryable('the card was declined')`. */
+export const NonRetryable: ErrorKind<'non_retryable', { reason: string }> = defineError(
+  'non_retryable',
+  d => d.reason || 'The handler has failed for good, and gave no reason.',
+)
 export const NonDeterministic: ErrorKind<
   'non_deterministic',
   { handler: string; step: string; recorded: string; asked: string }
@@ -133,8 +137,13 @@ export const ExecutionNotParked: ErrorKind<'execution_not_parked', { executionId
   defineError('execution_not_parked', d =>
     d.state === 'gone'
       ? `Execution ${d.executionId} does not exist: it has ended, or there never was one.`
-      : `Execution ${d.executionId} is ${d.state}, not parked, so it cannot be resumed.`,
+      : `Execution ${d.executionId} is ${d.state}, not parked, so it can be neither resumed nor rejected.`,
   )
+export const ExecutionRejected: ErrorKind<'execution_rejected', { handler: string }> = defineError(
+  'execution_rejected',
+  d =>
+    `An operator has rejected this execution of "${d.handler}", which was parked: its code did not fit its recorded steps. A retry of its dead letter runs it with the newest version of the handler.`,
+)
 export const LaneNotParked: ErrorKind<'lane_not_parked', { handler: string; key: string }> = defineError(
   'lane_not_parked',
   d => `Handler "${d.handler}" has no parked lane for "${d.key}". See store.workflows.lanes.list({ isParked: true }).`,

@@ -245,10 +245,10 @@ export function handlerOf<M extends EventMap>(
   checkCount(what, 'version', version, 1)
   checkCount(what, 'retries', retries, 0)
   checkCount(what, 'timeoutMs', timeoutMs, 1)
-  checkCount(what, 'delayMs', delayMs, 0)
+  checkCount(what, 'delayMs', delayMs, 0, maxWaitMs)
   checkCount(what, 'inlineMs', inlineMs, 1)
   checkCount(what, 'priority', priority, -1000, 1000)
-  if (deadlineMs !== undefined) checkCount(what, 'deadlineMs', deadlineMs, delayMs + 1)
+  if (deadlineMs !== undefined) checkCount(what, 'deadlineMs', deadlineMs, delayMs + 1, maxWaitMs)
   if (from !== 'start' && from !== 'now') checkCount(what, 'from', from, 0, Number.MAX_SAFE_INTEGER)
   if (rate !== undefined) {
     checkCount(what, 'rate.limit', rate.limit, 1)
@@ -320,6 +320,9 @@ export function refusal(what: string, option: string, problem: string): Instance
 }
 
 /** Refuses a value that is not a whole number within its bounds; by default those of the database's `integer`. */
+/** A hundred years: the limit of all waits that the database keeps. */
+export const maxWaitMs: number = 100 * 365 * 24 * 3600 * 1000
+
 export function checkCount(what: string, option: string, value: unknown, min: number, max: number = 2 ** 31 - 1): void {
   if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max) return
   throw refusal(what, option, `needs a whole number from ${min} to ${max} as "${option}", not ${describe(value)}.`)

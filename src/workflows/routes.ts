@@ -112,9 +112,9 @@ async function storeRoute(
         digest = ${digest}::text,
         definition = ${text}::jsonb,
         priority = ${priority}::integer,
-        delay_ms = ${delayMs}::integer,
+        delay_ms = ${delayMs}::bigint,
         timeout_ms = ${timeoutMs}::integer,
-        deadline_ms = ${deadlineMs ?? null}::integer,
+        deadline_ms = ${deadlineMs ?? null}::bigint,
         concurrency = ${concurrency ?? null}::integer,
         rate_limit = ${rate?.limit ?? null}::integer,
         rate_per_ms = ${rate?.perMs ?? null}::integer,
@@ -137,7 +137,7 @@ async function storeRoute(
         timeout_ms, deadline_ms, concurrency, rate_limit, rate_per_ms, created_at)
     select nextval(${workflowNames(log).workflow_routes_id.quoted}::regclass), ${name}::text, ${version}::integer, ${kind}::text,
       ${types ?? null}::text[], ${digest}::text, ${text}::jsonb, ${wanted}::bigint, ${backfill}::bigint,
-      ${priority}::integer, ${delayMs}::integer, ${timeoutMs}::integer, ${deadlineMs ?? null}::integer,
+      ${priority}::integer, ${delayMs}::bigint, ${timeoutMs}::integer, ${deadlineMs ?? null}::bigint,
       ${concurrency ?? null}::integer, ${rate?.limit ?? null}::integer, ${rate?.perMs ?? null}::integer,
       moment.at
     from ${moment(log.names.clock)}

@@ -78,9 +78,9 @@ export const workflowsPart: Part = {
   id integer primary key,
   version integer not null,
   priority integer not null,
-  delay_ms integer not null,
+  delay_ms bigint not null,
+  deadline_ms bigint,
   timeout_ms integer not null,
-  deadline_ms integer,
   concurrency integer,
   rate_limit integer,
   rate_per_ms integer,
@@ -127,6 +127,7 @@ export const workflowsPart: Part = {
   crashes integer not null default 0,
   ran_ms integer not null default 0,
   is_retry boolean not null default false,
+  is_rejected boolean not null default false,
   state text collate "C" not null,
   correlation_id text collate "C" not null,
   lane text collate "C",
@@ -173,7 +174,7 @@ export const workflowsPart: Part = {
 ) with (autovacuum_vacuum_insert_scale_factor = 0.1)`,
     `create index workflow_activity_correlation on ~workflow_activity (correlation_id, position)`,
     `create index workflow_activity_handler on ~workflow_activity (handler, position)
-  where kind in ('completed', 'failed')`,
+  where kind in ('completed', 'failed', 'parked')`,
     // One row per call a handler has made of its context. Its number in the order of calls and the turn at which it ended
     // are those of the newest track; a row of an older one is known by kind and name alone.
     `create table ~workflow_steps (

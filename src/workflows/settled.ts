@@ -110,6 +110,7 @@ export async function whatIsMissing(log: Log, correlationId: string): Promise<st
     group by route.handler, o.state
     order by count(*) desc
     limit 5`)
+  if (status!.state === 'unknown') return 'The store has no event and no execution of it. Look at its id.'
   if (rows.length === 0)
     return 'Its newest event is not dispatched yet. Start a runner with its handlers (store.start(), or rillflow run).'
   return rows.map(missingOf).join(' ')

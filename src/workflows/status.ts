@@ -16,15 +16,18 @@ import { workflowNames } from './schema.ts'
 export type WorkflowState =
   | 'running'
   | 'waiting'
+  | 'parked'
   | 'failed'
   | 'compensating'
   | 'compensated'
   | 'compensationFailed'
   | 'cancelled'
   | 'settled'
+  | 'unknown'
 
+/** Those that a list can be filtered by. */
 export const workflowStates: readonly WorkflowState[] = [
-  ...(['running', 'waiting', 'failed', 'compensating', 'compensated', 'compensationFailed'] as const),
+  ...(['running', 'waiting', 'parked', 'failed', 'compensating', 'compensated', 'compensationFailed'] as const),
   ...(['cancelled', 'settled'] as const),
 ]
 
@@ -35,6 +38,8 @@ export interface WorkflowStatus {
   readonly isSettled: boolean
   /** Executions and joins that are open. */
   readonly pending: number
+  /** Of these, executions whose code did not fit their recorded steps: they wait for an operator. */
+  readonly parked: number
   /** Dead letters that are open or being retried. */
   readonly deadLetters: number
   /** Of these, the latest failure. */
@@ -60,6 +65,7 @@ interface StatusRow {
   state: string | null
   open: number | null
   busy: boolean
+  parked: number
   dead_letters: number
   last_failure: {
     consumer: string
@@ -77,8 +83,8 @@ interface StatusRow {
 }
 
 /**
- * In the order of the ids. An unknown workflow is settled, with nothing in it. `isEnd`: skips, cheaply, those that
- * cannot be settled.
+ * In the order of the ids. A workflow of which the store has nothing is unknown, and not settled. `isEnd`: skips, cheaply,
+ * those that cannot be settled.
  */
 export async function readStatuses(
   log: Log,
@@ -93,6 +99,7 @@ export async function readStatuses(
       coalesce(newest.type, w.last_type) as last_type,
       coalesce(newest.position > coalesce(d.checkpoint, 0), false) as undispatched,
       work.state is not null as busy,
+      parked.n as parked,
       dead.n as dead_letters,
       dead.last as last_failure,
       dead.requested
@@ -117,6 +124,11 @@ export async function readStatuses(
           where l.lane = x.lane) is not true)
       limit 1) as work on true
     cross join lateral (
+      select count(*) as n
+      from ${names.workflow_executions} as x
+      where x.correlation_id = c.correlation_id
+        and x.state = 'parked') as parked
+    cross join lateral (
       select count(*) as n, coalesce(bool_or(l.retry_at is not null), false) as requested,
         (array_agg(jsonb_build_object('consumer', l.consumer, 'reason', l.reason, 'error', l.errors -> -1,
           'at', l.last_failed_at) order by l.last_failed_at desc))[1] as last
@@ -139,13 +151,15 @@ function statusOf(row: StatusRow): WorkflowStatus {
   const pending = row.open ?? 0
   // A retry that was requested is an execution soon.
   const isAwaited = row.undispatched || row.requested
-  const isSettled = pending === 0 && !isAwaited && row.state !== 'compensating'
   const deadLetters = Number(row.dead_letters)
+  const isUnknown = row.state === null && row.last_type === null && deadLetters === 0
+  const isSettled = pending === 0 && !isAwaited && row.state !== 'compensating' && !isUnknown
   return {
     correlationId: row.correlation_id,
-    state: stateOf(row, isSettled, deadLetters),
+    state: isUnknown ? 'unknown' : stateOf(row, isSettled, deadLetters),
     isSettled,
     pending,
+    parked: Number(row.parked),
     deadLetters,
     lastFailure: failureOf(row.last_failure),
     lastType: row.last_type ?? undefined,
@@ -157,14 +171,15 @@ function statusOf(row: StatusRow): WorkflowStatus {
 }
 
 function stateOf(
-  { state, busy, undispatched, requested }: StatusRow,
+  { state, busy, parked, undispatched, requested }: StatusRow,
   isSettled: boolean,
   deadLetters: number,
 ): WorkflowState {
   if (state !== null && state !== 'active') return state as WorkflowState
   if (deadLetters > 0 && isSettled) return 'failed'
   if (isSettled) return 'settled'
-  return busy || undispatched || requested ? 'running' : 'waiting'
+  if (busy || undispatched || requested) return 'running'
+  return Number(parked) > 0 ? 'parked' : 'waiting'
 }
 
 function failureOf(row: StatusRow['last_failure']): WorkflowFailure | undefined {

@@ -39,7 +39,7 @@ import type { EmitLimits } from './emit.ts'
 import { DuplicateHandler } from './errors.ts'
 import { type Handler, refusal } from './handler.ts'
 import { workflowHints } from './hints.ts'
-import { type Executions, resumeExecution } from './insight/executions.ts'
+import { type Executions, unpark } from './insight/executions.ts'
 import { type Handlers, openHandlers } from './insight/handlers.ts'
 import { type Insight, openInsight } from './insight/insight.ts'
 import { listExecutions } from './insight/list-executions.ts'
@@ -49,6 +49,7 @@ import type { Schedule } from './schedules/schedule.ts'
 import { openScheduler } from './schedules/scheduler.ts'
 import { openSchedules, type Schedules } from './schedules/schedules.ts'
 import { watchSettled } from './settled.ts'
+import { type WorkedByHand, workerByHand } from './work/by-hand.ts'
 import { type Lanes, openLanes } from './work/lanes.ts'
 import { startWorker, type WorkerParts } from './work/worker.ts'
 import { openWorkflow, type Workflow } from './workflow.ts'
@@ -100,6 +101,8 @@ export interface WorkflowRegistry<M extends EventMap> {
   readonly workflows: Workflows<M>
   /** For the runners of the store. */
   readonly runnable: Runnable
+  /** Does everything that handlers and schedules can do now, in this process, without a runner. */
+  runUntilIdle(signal: AbortSignal): Promise<WorkedByHand>
   /** How the dead letters of handlers are retried. */
   readonly deadLetterKind: DeadLetterKind
   close(): void
@@ -188,7 +191,8 @@ export function openWorkflows<M extends EventMap>(
     handlers: openHandlers(log, hints, code.names),
     executions: {
       list: async (options = {}) => listExecutions(log, options),
-      resume: executionId => resumeExecution(log, hints, executionId),
+      resume: executionId => unpark(log, hints, executionId, { rejects: false }),
+      reject: executionId => unpark(log, hints, executionId, { rejects: true }),
     },
     lanes: openLanes(log, hints),
     schedules: openSchedules(log, hints, scheduler, syncIfStored),
@@ -203,6 +207,7 @@ export function openWorkflows<M extends EventMap>(
   return {
     workflows: workflows as unknown as Workflows<M>,
     runnable,
+    runUntilIdle: workerByHand(workerParts),
     deadLetterKind: ofHandlers(log),
     close: insight.close,
   }

@@ -75,10 +75,10 @@ test('a live projection is folded from the beginning, and decisions are made on 
   const orders = store.aggregates(Live)
   await store.events.append('order-1', [placed(5), paid])
 
-  const { state, result } = await orders.handle('order-1', 'add')
+  const { state, saved } = await orders.handle('order-1', 'add')
 
   expect(state).toEqual({ total: 6, id: 'order-1' })
-  expect(result.version).toBe(3)
+  expect(saved.streams[0]!.version).toBe(3)
 })
 
 test('a deleted document is null', async () => {

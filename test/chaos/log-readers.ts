@@ -6,10 +6,14 @@
  */
 import type pg from 'pg'
 import type { Store } from '../../src/store.ts'
+import type { LoggedEvent } from '../../src/verify/append-history.ts'
+import { deliveryProblems } from '../../src/verify/check-appends.ts'
 import { pause, type Random } from './seeded-random.ts'
 
 export interface LogReader {
   readonly name: string
+  /** The types it wants; undefined: all. */
+  readonly types?: readonly string[] | undefined
   /** The positions it delivered, in order. */
   readonly delivered: number[]
   /** The position up to which it considers the log delivered. */
@@ -22,25 +26,16 @@ export interface LogReader {
 export interface Verdict {
   readonly name: string
   readonly delivered: number
-  readonly missed: number
-  readonly repeated: number
-  readonly disordered: number
+  /** What is wrong with what it got; empty if nothing is. */
+  readonly problems: readonly string[]
 }
 
-/** Compares the delivered positions with `truth`, all positions of the log, up to the reader's cursor. */
-export function judge(reader: LogReader, truth: readonly number[]): Verdict {
-  const { name, delivered, cursor } = reader
-  const given = new Set(delivered)
-  return {
-    name,
-    delivered: delivered.length,
-    missed: truth.filter(position => position <= cursor && !given.has(position)).length,
-    repeated: delivered.length - given.size,
-    disordered: delivered.filter((position, at) => at > 0 && position < delivered[at - 1]!).length,
-  }
+/** Compares the delivered positions with the log, up to the reader's cursor. */
+export function judge(reader: LogReader, from: number, log: readonly LoggedEvent[]): Verdict {
+  const { name, delivered, cursor, types } = reader
+  const problems = deliveryProblems({ name, from, cursor, positions: delivered, types }, log)
+  return { name, delivered: delivered.length, problems }
 }
-
-export const clean = { missed: 0, repeated: 0, disordered: 0 }
 
 /** A reader made of single steps: each delivers the events after the cursor, and returns the new cursor. */
 export interface Step {
@@ -75,6 +70,7 @@ export function tailing(store: Store, from: number, filter: { types?: string[] }
   const stop = new AbortController()
   const reader: LogReader = {
     name: filter.types === undefined ? 'tail' : 'filtered tail',
+    types: filter.types,
     delivered: [],
     cursor: from,
     stop: () => stop.abort(),

@@ -5,13 +5,19 @@
  *     announce ── pause ── draw ── pause ── insert ── pause ── commit, or not
  */
 import type pg from 'pg'
+import type { AnyTransaction } from '../../src/database/transaction.ts'
 import type { Documents } from '../../src/documents/documents.ts'
+import type { AppendResult } from '../../src/events/append/send.ts'
 import type { Store } from '../../src/store.ts'
+import type { CallPart } from '../../src/verify/append-history.ts'
+import type { AppendRecorder } from '../../src/verify/record-appends.ts'
 import { pause, pick, type Random } from './seeded-random.ts'
 
 export interface Writer {
   readonly client: pg.Client
   readonly store: Store
+  /** The recorder of the appends of this store. */
+  readonly orders: AppendRecorder
   readonly schema: string
   readonly random: Random
   /** Different for each writer. */
@@ -38,16 +44,19 @@ export const slowSteps: Work = async writer => {
 /** One call of the store, grouped with others. */
 export const grouped: Work = async writer => {
   const stream = writer.random() < 0.5 ? `hot-${Math.floor(writer.random() * 5)}` : nextStream(writer)
-  await writer.store.events.append(stream, eventsOf(writer))
+  await writer.orders.append(stream, eventsOf(writer))
   await pause(writer.random, maxPauseMs)
 }
 
 /** Documents and events of a session, grouped with those of others. */
 export const saved: Work = async writer => {
-  const session = writer.store.session()
-  session.documents(parcelsOf(writer.store)).insert(nextStream(writer), { weight: 1 })
-  session.events.append(nextStream(writer), eventsOf(writer))
-  await session.save()
+  const [stream, events] = [nextStream(writer), eventsOf(writer)]
+  await writer.orders.record([{ stream, expected: 'any', events: events.length }], async causationId => {
+    const session = writer.store.session({ causationId })
+    session.documents(parcelsOf(writer.store)).insert(nextStream(writer), { weight: 1 })
+    session.events.append(stream, events)
+    return [...(await session.save()).streams]
+  })
   await pause(writer.random, maxPauseMs)
 }
 
@@ -56,14 +65,17 @@ export function parcelsOf(store: Store): Documents<{ weight: number }> {
   return store.documents('parcels', { gin: false })
 }
 
-/** Appends of the store inside a transaction of the user. */
+/** Appends of the store inside a transaction of the user: one call of the history, stored with its commit. */
 export const insideUsersTransaction: Work = async writer => {
-  await begin(writer)
-  for (let appends = drawsOf(writer); appends > 0; appends--) {
-    await writer.store.events.append(nextStream(writer), eventsOf(writer), { tx: writer.client })
-    await pause(writer.random, maxPauseMs)
-  }
-  await end(writer)
+  const work = recordTransaction(writer, async append => {
+    await begin(writer)
+    for (let appends = drawsOf(writer); appends > 0; appends--) {
+      await append(writer.client)
+      await pause(writer.random, maxPauseMs)
+    }
+    if (!(await end(writer))) throw abandoned
+  })
+  await work.catch(expectOnly(abandoned))
 }
 
 /** An announcement inside a savepoint is rolled back with it, and must be repeated. */
@@ -107,19 +119,41 @@ export const prepared: Work = async writer => {
 /** The store's own transactions, their savepoints and their rollbacks: the only kind that the embedded engine has. */
 export const insideStoresTransaction: Work = async writer => {
   const { store, random } = writer
-  const abandoned = new Error('abandoned')
-  const work = store.transaction(async tx => {
-    await store.events.append(nextStream(writer), eventsOf(writer), { tx })
-    await tx
-      .savepoint(async () => {
-        await store.events.append(nextStream(writer), eventsOf(writer), { tx })
-        if (random() < 0.5) throw abandoned
-      })
-      .catch(expectOnly(abandoned))
-    await store.events.append(nextStream(writer), eventsOf(writer), { tx })
-    if (random() < 0.2) throw abandoned
-  })
+  const work = recordTransaction(writer, append =>
+    store.transaction(async tx => {
+      await append(tx)
+      const isUndone = random() < 0.5
+      await tx
+        .savepoint(async () => {
+          if (isUndone) await store.events.append(nextStream(writer), eventsOf(writer), { tx })
+          else await append(tx)
+          if (isUndone) throw abandoned
+        })
+        .catch(expectOnly(abandoned))
+      await append(tx)
+      if (random() < 0.2) throw abandoned
+    }),
+  )
   await work.catch(expectOnly(abandoned))
+}
+
+const abandoned = new Error('abandoned')
+
+/** Records the appends of a transaction as one call. `work` rejects if it is rolled back. */
+async function recordTransaction(
+  writer: Writer,
+  work: (append: (tx: AnyTransaction) => Promise<void>) => Promise<void>,
+): Promise<void> {
+  const parts: CallPart[] = []
+  await writer.orders.record(parts, async causationId => {
+    const results: AppendResult[] = []
+    await work(async tx => {
+      const [stream, events] = [nextStream(writer), eventsOf(writer)]
+      parts.push({ stream, expected: 'any', events: events.length })
+      results.push(await writer.store.events.append(stream, events, { tx, causationId }))
+    })
+    return results
+  })
 }
 
 // ── Broken ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -215,9 +249,12 @@ async function begin({ client, random }: Writer): Promise<void> {
   await client.query(`begin isolation level ${level}`)
 }
 
-async function end({ client, random }: Writer): Promise<void> {
+/** Returns whether it was committed. */
+async function end({ client, random }: Writer): Promise<boolean> {
   await pause(random, 2 * maxPauseMs)
-  await client.query(random() < 0.85 ? 'commit' : 'rollback')
+  const isCommitted = random() < 0.85
+  await client.query(isCommitted ? 'commit' : 'rollback')
+  return isCommitted
 }
 
 async function announce({ client, schema, random }: Writer): Promise<void> {

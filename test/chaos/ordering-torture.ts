@@ -3,10 +3,12 @@
  * deliver every event once, in order. `broken` readers and writers are its self-check.
  */
 import { openStore, type Store } from '../../src/store.ts'
+import type { LoggedEvent } from '../../src/verify/append-history.ts'
+import { judgeAppends, readLog, recordAppends } from '../../src/verify/record-appends.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connections, show } from './chaos.ts'
 import { judge, type LogReader, readerFunctions, type Verdict } from './log-readers.ts'
-import { parcelsOf, types, type Work, type Writer, writerFunctions } from './log-writers.ts'
+import { parcelsOf, type Work, type Writer, writerFunctions } from './log-writers.ts'
 import { pause, pick, seeded, times } from './seeded-random.ts'
 
 export interface TortureOptions {
@@ -53,11 +55,13 @@ export async function torture(options: TortureOptions): Promise<Map<string, Verd
   const failed = Promise.race(reading.map(run => run.then(() => new Promise<never>(() => {}))))
   failed.catch(() => {})
   let writing = true
+  const records = stores.all.map((store, at) => recordAppends(store, `store ${at + 1}`))
   const writers = await Promise.all(
     times(options.writers ?? 16, async (at): Promise<Writer> => {
       const random = seeded(seed + at)
       const store = pick(random, stores.all)
-      return { client: await clients.open(), store, schema, random, name: `w${at}`, count: 0 }
+      const orders = records[stores.all.indexOf(store)]!
+      return { client: await clients.open(), store, orders, schema, random, name: `w${at}`, count: 0 }
     }),
   )
   const written = Promise.all(writers.map(writer => writeOn(writer, options.work, () => writing)))
@@ -68,13 +72,16 @@ export async function torture(options: TortureOptions): Promise<Map<string, Verd
     }
     writing = false
     await written
-    const truth = await truthNow()
+    const log = await readLog(stores.all[0]!)
     const right = readers.filter(reader => !broken.includes(reader.name))
     await Promise.race([
       failed,
-      waitUntil(() => right.every(reader => reader.cursor >= (truthOf(reader, truth).at(-1) ?? 0)), {
-        what: `the end of the log for ${right.map(reader => `${reader.name} at ${reader.cursor}`)}`,
-      }),
+      waitUntil(
+        () => right.every(reader => reader.cursor >= (log.findLast(event => isFor(reader, event))?.position ?? 0)),
+        {
+          what: `the end of the log for ${right.map(reader => `${reader.name} at ${reader.cursor}`)}`,
+        },
+      ),
     ])
   } finally {
     writing = false
@@ -83,26 +90,22 @@ export async function torture(options: TortureOptions): Promise<Map<string, Verd
   }
   await Promise.all(reading)
   await unrelated.query('rollback')
+  const problems = await judgeAppends(stores.all[0]!, records, { hasOthers: true })
+  if (problems.length > 0) throw new Error(`The appends of the stores fit no order: ${problems.join('\n\n')}`)
   const verdicts = await verdictsNow()
-  show([...verdicts.values()])
+  show([...verdicts.values()].map(({ problems, ...verdict }) => ({ ...verdict, problem: problems[0] })))
   return verdicts
 
   async function verdictsNow(): Promise<Map<string, Verdict>> {
     // Frozen first: the log that is read afterwards must contain everything that they have passed.
     const frozen = readers.map(reader => ({ ...reader, cursor: reader.cursor, delivered: [...reader.delivered] }))
-    const truth = await truthNow()
-    return new Map(frozen.map(reader => [reader.name, judge(reader, truthOf(reader, truth))]))
+    const log = await readLog(stores.all[0]!)
+    return new Map(frozen.map(reader => [reader.name, judge(reader, startAt, log)]))
   }
+}
 
-  async function truthNow(): Promise<{ position: number; type: string }[]> {
-    const { rows } = await admin.query(`select position, type from "${schema}".events order by position`)
-    return rows.map(({ position, type }) => ({ position: Number(position), type }))
-  }
-
-  function truthOf({ name }: { name: string }, truth: readonly { position: number; type: string }[]): number[] {
-    const wanted = name === 'filtered tail' ? truth.filter(({ type }) => type === types[0]) : truth
-    return wanted.map(({ position }) => position)
-  }
+function isFor({ types }: LogReader, { type }: LoggedEvent): boolean {
+  return types === undefined || types.includes(type ?? '')
 }
 
 async function writeOn(writer: Writer, work: readonly Work[], goOn: () => boolean): Promise<void> {

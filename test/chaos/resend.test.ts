@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { AppendOptions } from '../../src/events/append/append.ts'
 import type { AppendResult } from '../../src/events/append/send.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
+import { type AppendRecorder, judgeAppends, recordAppends } from '../../src/verify/record-appends.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect } from './chaos.ts'
@@ -16,16 +17,19 @@ import { type Link, startProxy, type TroubleProxy } from './tcp-proxy.ts'
 const schema = freshSchema()
 let server: pg.Client
 let holder: pg.Client
+/** Without a proxy. */
+let direct: Store
 
 beforeAll(async () => {
   server = await connect(postgresUrl())
   holder = await connect(postgresUrl())
-  await (await openStore({ url: postgresUrl(), schema, migrate: true, listen: false })).close()
+  direct = await openStore({ url: postgresUrl(), schema, migrate: true, listen: false })
 })
 
 afterAll(async () => {
   await server.end()
   await holder.end()
+  await direct.close()
 })
 
 /** A store behind a proxy, with connections that are open and idle, and the streams `old-…` in place. */
@@ -33,11 +37,13 @@ async function openBehindProxy(options: StoreOptions = {}) {
   const proxy = await startProxy(postgresUrl())
   const store = await openStore({ url: proxy.url, schema, listen: false, maxConnections: 4, ...options })
   const name = `s${++counter}`
-  await store.events.append(`${name}-old`, one)
-  await store.events.append(`${name}-old`, one)
+  const orders = recordAppends(store, name)
+  await orders.append(`${name}-old`, one)
+  await orders.append(`${name}-old`, one)
   return {
     proxy,
     store,
+    orders,
     name,
     async [Symbol.asyncDispose]() {
       await store.close()
@@ -46,13 +52,14 @@ async function openBehindProxy(options: StoreOptions = {}) {
   }
 }
 let counter = 0
+type Behind = Awaited<ReturnType<typeof openBehindProxy>>
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 const two = [one, { type: 'OrderShipped', data: { carrier: 'snail' } }]
 
 interface Case {
   readonly title: string
-  send(store: Store, name: string): Promise<AppendResult[]>
+  send(orders: AppendRecorder, name: string): Promise<AppendResult[]>
   readonly streams: (name: string) => Record<string, number>
   /** Whether it takes more than one statement. */
   readonly inTransaction?: boolean
@@ -60,8 +67,8 @@ interface Case {
 
 const single = (title: string, suffix: string, version: number, options: AppendOptions): Case => ({
   title,
-  send: async (store, name) => [
-    await store.events.append(`${name}-${suffix}`, two, {
+  send: async (orders, name) => [
+    await orders.append(`${name}-${suffix}`, two, {
       ...options,
       ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: `${name}-${options.idempotencyKey}` }),
     }),
@@ -78,8 +85,8 @@ const cases: Case[] = [
   single('one append under an advisory lock', 'old', 4, { advisoryLock: true, expected: 'exists' }),
   {
     title: 'one append to several streams',
-    send: (store, name) =>
-      store.events.appendMany([
+    send: (orders, name) =>
+      orders.appendMany([
         { stream: `${name}-new`, events: two, expected: 'empty' },
         { stream: `${name}-old`, events: one, expected: 2 },
       ]),
@@ -87,12 +94,12 @@ const cases: Case[] = [
   },
   {
     title: 'a group of 50 appends',
-    send: (store, name) =>
+    send: (orders, name) =>
       Promise.all(
         times(50, at =>
           at % 5 === 0
-            ? store.events.append(`${name}-old`, one, { expected: 2 + at / 5 })
-            : store.events.append(`${name}-new-${at % 7}`, one, at % 3 ? {} : { idempotencyKey: `${name}-${at}` }),
+            ? orders.append(`${name}-old`, one, { expected: 2 + at / 5 })
+            : orders.append(`${name}-new-${at % 7}`, one, at % 3 ? {} : { idempotencyKey: `${name}-${at}` }),
         ),
       ),
     streams: name => ({
@@ -110,38 +117,38 @@ const cases: Case[] = [
 describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
   test('is stored once when the answer is lost', async () => {
     await using behind = await openBehindProxy()
-    const { proxy, store, name } = behind
+    const { proxy, orders, name } = behind
     proxy.loseAnswerTo(inTransaction ? /commit(?!ted)/ : /events\.append/)
-    const sent = send(store, name)
+    const sent = send(orders, name)
     sent.catch(() => {})
     await waitUntil(async () => (await storedIn(streams(name))) > 0, { what: 'the append on the server' })
     for (const link of proxy.cutClients()) link.drop()
 
-    await expectStoredOnce(name, await sent)
+    await expectStoredOnce(behind, await sent)
   })
 
   test('is stored when the connection was cut before it arrived', async () => {
     await using behind = await openBehindProxy()
-    const { proxy, store, name } = behind
-    const { sent, links } = await sendIntoHold(proxy, () => send(store, name))
+    const { proxy, orders, name } = behind
+    const { sent, links } = await sendIntoHold(proxy, () => send(orders, name))
     for (const link of links) link.drop()
 
-    await expectStoredOnce(name, await sent)
+    await expectStoredOnce(behind, await sent)
   })
 
   test('is stored once when the original arrives after it was sent again', async () => {
     await using behind = await openBehindProxy()
-    const { proxy, store, name } = behind
-    const { sent, links } = await sendIntoHold(proxy, () => send(store, name))
+    const { proxy, orders, name } = behind
+    const { sent, links } = await sendIntoHold(proxy, () => send(orders, name))
     const results = await sent
     for (const link of links) await link.deliver()
 
-    await expectStoredOnce(name, results)
+    await expectStoredOnce(behind, results)
   })
 
   test('is stored once when the original waits for a lock while it is sent again', async () => {
     await using behind = await openBehindProxy()
-    const { proxy, store, name } = behind
+    const { proxy, store, orders, name } = behind
     const held = Object.keys(streams(name)).at(-1)!
     await holder.query('begin')
     await holder.query(
@@ -149,7 +156,7 @@ describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
        on conflict (stream) do update set version = streams.version`,
       [held],
     )
-    const sent = send(store, name)
+    const sent = send(orders, name)
     sent.catch(() => {})
     await waitUntil(async () => (await waiting()) > 0, { what: 'the original waiting' })
     const links = proxy.cutClients()
@@ -161,36 +168,23 @@ describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
     const results = await sent
     for (const link of links) await link.deliver()
 
-    await expectStoredOnce(name, results)
+    await expectStoredOnce(behind, results)
   })
 
-  async function expectStoredOnce(name: string, results: readonly AppendResult[]): Promise<void> {
-    const { rows: events } = await server.query(
-      `select event_id, stream, version::integer, position from "${schema}".events where stream like $1`,
-      [`${name}-%`],
-    )
-    const { rows: versions } = await server.query(
-      `select stream, version::integer from "${schema}".streams where stream like $1`,
-      [`${name}-%`],
-    )
-    for (const [stream, version] of Object.entries(streams(name))) {
-      const own = events.filter(event => event.stream === stream).map(event => event.version)
-      expect(own.sort((a, b) => a - b)).toEqual(times(version, at => at + 1))
-      expect(versions).toContainEqual({ stream, version })
-    }
-    const byId = new Map(events.map(event => [event.event_id, event]))
-    for (const result of results) {
-      const last = byId.get(result.eventIds.at(-1)!)
-      expect(result).toMatchObject({ stream: last.stream, version: last.version, repeated: false })
-      expect(result.position).toBe(Number(last.position))
-    }
+  async function expectStoredOnce({ orders, name }: Behind, results: readonly AppendResult[]): Promise<void> {
+    expect(await judgeAppends(direct, [orders], { prefix: `${name}-` })).toEqual([])
+
+    expect(results.some(({ repeated }) => repeated)).toBe(false)
+    const last: Record<string, number> = {}
+    for (const { stream, version } of results) last[stream] = Math.max(version, last[stream] ?? 0)
+    expect(last).toEqual(streams(name))
   }
 })
 
 test('an idempotency key is stored with an append that was sent again', async () => {
   await using behind = await openBehindProxy()
-  const { proxy, store, name } = behind
-  const send = () => store.events.append(`${name}-old`, one, { idempotencyKey: name })
+  const { proxy, orders, name } = behind
+  const send = () => orders.append(`${name}-old`, one, { idempotencyKey: name })
   proxy.hold('down')
   const sent = send()
   await waitUntil(async () => (await storedIn({ [`${name}-old`]: 3 })) > 0)
@@ -199,37 +193,40 @@ test('an idempotency key is stored with an append that was sent again', async ()
 
   expect(await send()).toMatchObject({ repeated: true, eventIds: first.eventIds, version: 3 })
   expect(await send()).toMatchObject({ repeated: true, eventIds: first.eventIds, version: 3 })
+  expect(await judgeAppends(direct, [orders], { prefix: `${name}-` })).toEqual([])
 })
 
 test('a conflict is still a conflict after a resend, and the broken connection is logged', async () => {
   const warnings: string[] = []
   const warn = (_fields: object, message: string): void => void warnings.push(message)
   await using behind = await openBehindProxy({ logger: { debug() {}, info() {}, warn, error() {} } })
-  const { proxy, store, name } = behind
-  const { sent, links } = await sendIntoHold(proxy, () => store.events.append(`${name}-old`, one, { expected: 1 }))
+  const { proxy, orders, name } = behind
+  const { sent, links } = await sendIntoHold(proxy, () => orders.append(`${name}-old`, one, { expected: 1 }))
   for (const link of links) link.drop()
 
   await expect(sent).rejects.toMatchObject({ code: 'version_conflict', actual: 2 })
   expect(warnings).toContainEqual(expect.stringContaining('sent again'))
+  expect(await judgeAppends(direct, [orders], { prefix: `${name}-` })).toEqual([])
 })
 
 test('a refusal that the late original might not get is not an outcome', async () => {
   await using behind = await openBehindProxy()
-  const { proxy, store, name } = behind
-  const { sent, links } = await sendIntoHold(proxy, () => store.events.append(`${name}-old`, one, { expected: 7 }))
+  const { proxy, orders, name } = behind
+  const { sent, links } = await sendIntoHold(proxy, () => orders.append(`${name}-old`, one, { expected: 7 }))
   for (const link of links) link.drop()
 
   const error = await sent.catch(error => error)
 
   expect(error).toMatchObject({ code: 'outcome_unknown', eventIds: [expect.any(String)] })
   expect(error.cause).toMatchObject({ code: 'version_conflict', actual: 2, expected: 7 })
+  expect(await judgeAppends(direct, [orders], { prefix: `${name}-` })).toEqual([])
 })
 
 test('an append without an answer for resendMs ends in OutcomeUnknown with its ids', async () => {
   await using behind = await openBehindProxy({ resendMs: 300 })
-  const { proxy, store, name } = behind
+  const { proxy, store, orders, name } = behind
   proxy.hold('down')
-  const sent = store.events.append(`${name}-old`, two)
+  const sent = orders.append(`${name}-old`, two)
   sent.catch(() => {})
   await waitUntil(async () => (await storedIn({ [`${name}-old`]: 4 })) > 0)
   proxy.accepting = false
@@ -239,26 +236,28 @@ test('an append without an answer for resendMs ends in OutcomeUnknown with its i
   expect(error).toMatchObject({ code: 'outcome_unknown', eventIds: [expect.any(String), expect.any(String)] })
   proxy.accepting = true
   expect(await store.events.has(error.eventIds[0])).toBe(true)
+  expect(await judgeAppends(direct, [orders], { prefix: `${name}-` })).toEqual([])
 })
 
 test('an append that could never be sent fails with the connection error', async () => {
   await using behind = await openBehindProxy({ resendMs: 300 })
-  const { proxy, store, name } = behind
+  const { proxy, orders, name } = behind
   await proxy[Symbol.asyncDispose]()
   await waitUntil(() => proxy.links.length === 0)
 
-  await expect(store.events.append(`${name}-old`, one)).rejects.toMatchObject({
+  await expect(orders.append(`${name}-old`, one)).rejects.toMatchObject({
     code: expect.stringMatching(/^(connection_lost|outcome_unknown)$/),
   })
   expect(await storedIn({ [`${name}-old`]: 3 })).toBe(0)
+  expect(await judgeAppends(direct, [orders], { prefix: `${name}-` })).toEqual([])
 })
 
 test('an append aborted after it was sent ends in OutcomeUnknown with its ids', async () => {
   await using behind = await openBehindProxy()
-  const { proxy, store, name } = behind
+  const { proxy, store, orders, name } = behind
   const stop = new AbortController()
   proxy.hold('up')
-  const sent = store.events.append(`${name}-old`, one, { signal: stop.signal })
+  const sent = orders.append(`${name}-old`, one, { signal: stop.signal })
   sent.catch(() => {})
   await waitUntil(() => proxy.links.some(isAppending))
   stop.abort()
@@ -267,6 +266,7 @@ test('an append aborted after it was sent ends in OutcomeUnknown with its ids', 
   expect(error).toMatchObject({ code: 'outcome_unknown', eventIds: [expect.any(String)] })
   proxy.release()
   await waitUntil(() => store.events.has(error.eventIds[0]))
+  expect(await judgeAppends(direct, [orders], { prefix: `${name}-` })).toEqual([])
 })
 
 test('a transaction cut off during its commit ends in OutcomeUnknown with the ids of its events', async () => {

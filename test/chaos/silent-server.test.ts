@@ -3,6 +3,7 @@
  */
 import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
+import { judgeAppends, recordAppends } from '../../src/verify/record-appends.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
 import { followLog } from './log-follower.ts'
@@ -57,15 +58,17 @@ test('connections that have fallen silent are closed after answerTimeoutMs, and 
   await (await openStore({ url: postgresUrl(), schema: options.schema, migrate: true, listen: false })).close()
   await using store = await openStore(options)
   const tail = followLog(store)
-  const first = await store.events.append('order-1', one)
+  const orders = recordAppends(store, 'shop')
+  const first = await orders.append('order-1', one)
   await tail.reached(first.position)
   proxy.hold('up')
   proxy.hold('down')
 
-  const results = await Promise.all(times(20, at => store.events.append(`order-${at}`, one)))
+  const results = await Promise.all(times(20, at => orders.append(`order-${at}`, one)))
   for (const { position } of results) await tail.reached(position)
   await tail.stop()
-  expect(new Set(tail.ids).size).toBe(21)
+  const delivery = { name: 'the follower', from: 0, cursor: tail.positions.at(-1)!, positions: tail.positions }
+  expect(await judgeAppends(store, [orders], { deliveries: [delivery] })).toEqual([])
   expect(tail.ids.length).toBe(21)
 }, 120_000)
 
@@ -74,11 +77,12 @@ test('a store closes within closeMs although the server does not answer', async 
   const schema = freshSchema()
   const options = { url: proxy.url, schema, channel: schema, closeMs: 300 }
   await using store = await openStore({ ...options, migrate: true })
+  const orders = recordAppends(store, 'shop')
   const tail = followLog(store)
-  await tail.reached((await store.events.append('order-1', one)).position)
+  await tail.reached((await orders.append('order-1', one)).position)
   proxy.hold('up', { newLinks: true })
   proxy.hold('down', { newLinks: true })
-  const outcomes = times(5, at => store.events.append(`order-${at}`, one).catch(error => error))
+  const outcomes = times(5, at => orders.append(`order-${at}`, one).catch(error => error))
   await waitUntil(() => proxy.links.some(link => /events\.append/.test(link.heldUp)), { what: 'appends under way' })
   const transaction = store.transaction(tx => tx.query('select 1')).catch(error => error)
   const reading = store.events
@@ -95,4 +99,7 @@ test('a store closes within closeMs although the server does not answer', async 
   expect((await transaction).code).toMatch(/store_closed|connection_lost/)
   expect((await reading).code).toMatch(/store_closed|connection_lost/)
   await expect(tail.failed).rejects.toMatchObject({ code: 'store_closed' })
+
+  await using direct = await openStore({ url: postgresUrl(), schema, listen: false })
+  expect(await judgeAppends(direct, [orders])).toEqual([])
 }, 120_000)

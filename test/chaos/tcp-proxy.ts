@@ -26,6 +26,8 @@ export interface TroubleProxy extends AsyncDisposable {
   loseAnswerTo(statement: RegExp): void
   /** Lets all traffic through again. */
   release(): void
+  /** New links lead to another server; the present ones are broken at both ends. A floating address does that. */
+  switchTo(target: string): void
   /** Breaks the client ends of all links. The server ends stay until each is delivered or dropped. */
   cutClients(): Link[]
 }
@@ -45,7 +47,7 @@ export interface Link {
 }
 
 export async function startProxy(target: string): Promise<TroubleProxy> {
-  const { hostname, port } = new URL(target)
+  let { hostname, port } = new URL(target)
   const links = new Set<Link>()
   const every = new Set<Link>()
   const holdNew = new Set<Direction>()
@@ -94,6 +96,10 @@ export async function startProxy(target: string): Promise<TroubleProxy> {
       const cut = [...links]
       for (const link of cut) link.cutClient()
       return cut
+    },
+    switchTo(other) {
+      ;({ hostname, port } = new URL(other))
+      for (const link of proxy.cutClients()) link.drop()
     },
     async [Symbol.asyncDispose]() {
       for (const link of every) {

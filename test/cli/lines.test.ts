@@ -216,6 +216,23 @@ test('a configuration in TypeScript is loaded, through jiti if Node needs it', a
   })
 })
 
+test('a configuration with TypeScript that Node cannot strip falls back to jiti', async () => {
+  const folder = await openFolder({ empty: true })
+  const typed = `import { defineConfig, defineUpcaster } from 'rillflow'
+    enum Version { First = 1, Second }
+    const { First: from, Second: to } = Version
+    export default defineConfig({ upcasters: [defineUpcaster('OrderPlaced', { from, to, run: data => data })] })`
+  await writeFile(join(folder.path, 'rillflow.config.ts'), typed)
+  const alone = { env: {} }
+  const without = await folder.run('upcasters list', alone)
+  await symlink(resolve('node_modules/jiti'), join(folder.path, 'node_modules', 'jiti'))
+
+  const listed = await folder.run('upcasters list --json', alone)
+
+  expect(without).toMatchObject({ code: 2, stderr: expect.stringContaining('try: npm install --save-dev jiti') })
+  expect(JSON.parse(listed.stdout)).toMatchObject({ items: [{ type: 'OrderPlaced', from: 1, to: 2 }] })
+})
+
 test('an error about a configuration names the file and the reason', async () => {
   await writeFile(join(shop.path, 'broken.mjs'), 'export default 5')
   await writeFile(join(shop.path, 'throwing.mjs'), 'throw new Error("no key")')

@@ -1,9 +1,12 @@
-import { expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
+import { root } from '../../src/cli/commands/commands.ts'
+import { eventLine } from '../../src/cli/commands/events.ts'
+import { groupHelp } from '../../src/cli/help.ts'
 import { ago, count, duration } from '../../src/cli/output/amount.ts'
 import { openOutput, type Style, styleFor } from '../../src/cli/output/output.ts'
 import { type Column, fields, table } from '../../src/cli/output/table.ts'
 import { reportError } from '../../src/cli/report-error.ts'
-import { DatabaseFailed } from '../../src/database/errors.ts'
+import { PermissionDenied } from '../../src/database/errors.ts'
 
 const streams = [
   { stream: 'order-1', version: 3 },
@@ -78,7 +81,7 @@ test('progress is a bar with rate and time left on a terminal, and a line every 
 
 test('an error about privileges names the role to use', () => {
   const stderr = terminal(80)
-  const refused = new DatabaseFailed({ sqlState: '42501', reason: 'permission denied', statement: 'schema shop' })
+  const refused = new PermissionDenied({ reason: 'permission denied', statement: 'schema shop' })
 
   const code = reportError(refused, { stderr, env: { NO_COLOR: '1' }, color: undefined, isJson: false, isDebug: false })
 
@@ -95,4 +98,50 @@ test('times and counts are printed for people', () => {
   ])
   expect([duration(12), duration(90_000_000)]).toEqual(['12ms', '1d01h'])
   expect([count(1, 'event'), count(12_345, 'event')]).toEqual(['1 event', '12,345 events'])
+})
+
+describe('at 80 columns', () => {
+  const style = { ...on(terminal(80), { NO_COLOR: '1' }), now: new Date() }
+  const widest = (text: string): number => Math.max(...text.split('\n').map(line => [...line].length))
+  const id = '01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'
+
+  test('a long error has lines of its own, whole, and the columns that matter least give way', () => {
+    const error = 'the gateway answered 402 Payment Required because the card ending in 4242 was declined by its bank'
+    const rows = [{ owner: 'charge', event: id, type: 'OrderPlaced', attempts: 4, error }]
+    const text = table(
+      style,
+      rows,
+      [
+        { title: 'OWNER', of: row => row.owner },
+        { title: 'EVENT', of: row => row.event },
+        { title: 'TYPE', of: row => row.type, cut: true },
+        { title: 'ATTEMPTS', of: row => row.attempts, right: true, leftOut: 1 },
+        { title: 'WHEN', of: () => 'two hours and a half ago', leftOut: 2 },
+        { title: 'ERROR', of: row => row.error, below: true },
+      ],
+      '',
+    )
+
+    expect(widest(text)).toBeLessThanOrEqual(80)
+    expect(text.replaceAll(/\s+/g, ' ')).toContain(error)
+    expect(text).toContain(id)
+    expect(text).toContain('ATTEMPTS')
+    expect(text).not.toContain('WHEN')
+  })
+
+  test('a line of the log shows type and data, and shortens a long stream in its middle', () => {
+    const event = { position: 42, createdAt: new Date(), stream: `order-${id}`, version: 3, type: 'OrderPlaced' }
+    const line = eventLine(style, { ...event, data: { cents: 4200, customer: 'ada' } } as never)
+
+    expect([...line].length).toBeLessThanOrEqual(80)
+    expect(line).toContain('OrderPlaced')
+    expect(line).toMatch(/\{"cents":4200/)
+    expect(line).toMatch(/order-\S*…\S*a001@3/)
+  })
+
+  test('help is wrapped under its own column', async () => {
+    const help = await groupHelp(style, root, root, [])
+
+    expect(widest(help)).toBeLessThanOrEqual(80)
+  })
 })

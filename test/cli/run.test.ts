@@ -51,6 +51,15 @@ test('run runs everything in the configuration, and Ctrl-C lets running work end
   expect({ code, stderr }).toEqual({ code: 130, stderr: expect.stringContaining('press Ctrl-C again') })
 })
 
+test('SIGHUP, as of a terminal that is closed, lets running work end, too', async () => {
+  const running = shop.start('run')
+  await waitUntil(() => running.stderr().includes('Press Ctrl-C to stop'), patient)
+
+  running.interrupt('SIGHUP')
+
+  expect(await running.ended).toMatchObject({ code: 130, stderr: expect.stringContaining('press Ctrl-C again') })
+})
+
 test('the commands that init suggests work', { timeout: patienceMs }, async () => {
   const folder = await openFolder()
   const { stdout: advice } = await folder.run('init')

@@ -54,7 +54,8 @@ export interface Running {
   readonly ended: Promise<Ended>
   stdout(): string
   stderr(): string
-  interrupt(): void
+  /** Default: SIGINT. */
+  interrupt(signal?: 'SIGINT' | 'SIGHUP'): void
 }
 
 export async function openFolder({
@@ -117,7 +118,7 @@ function withRuns(path: string, place: Record<string, string>, use: Folder['use'
     children.add(child)
     child.on('close', () => children.delete(child))
     const ended = new Promise<Ended>(done => child.on('close', code => done({ code, stdout, stderr })))
-    return { ended, stdout: () => stdout, stderr: () => stderr, interrupt: () => child.kill('SIGINT') }
+    return { ended, stdout: () => stdout, stderr: () => stderr, interrupt: (signal = 'SIGINT') => child.kill(signal) }
   }
   const runTogether = (words: readonly string[]): Promise<Ended> => {
     together ??= startOneProcess({ cwd: path, env: environment, file: resolve('dist/cli/cli.js') })

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { remove, reset } from '../../src/consumers/operator.ts'
+import { reset } from '../../src/consumers/operator.ts'
+import { removeConsumers as remove } from '../../src/consumers/remove.ts'
 import { outcome, placed } from '../support/shop.ts'
 import { type FailedEvents, openFailedEvents } from './failed-events.ts'
 

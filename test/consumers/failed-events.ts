@@ -48,7 +48,8 @@ export async function openFailedEvents(): Promise<FailedEvents> {
       await shop.query(`update ~consumers set lease_until = now() - interval '1 second' where name = $1`, [name])
       const lease = (await takeLease(log, name, newOwner(log), leaseMs)) as Lease
       const drained = new AbortController()
-      return { lease, drain: drained.signal, lost: new AbortController().signal, onRequest: () => () => {}, drained }
+      const rest = { onRequest: () => () => {}, limited: <T>(work: () => Promise<T>) => work() }
+      return { lease, drain: drained.signal, lost: new AbortController().signal, ...rest, drained }
     },
   }
 }

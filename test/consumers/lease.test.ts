@@ -42,9 +42,9 @@ test('RB-09: a holder that lost its lease without noticing can write nothing', a
   const stale = (await take(newOwner(consumers.log))) as Lease
   await expire(shop)
   const held = (await take(newOwner(consumers.log))) as Lease
-  await save(consumers.log, held, { checkpoint: 5 }, consumers.log.database)
+  await save(consumers.log, held, { from: 0, checkpoint: 5 }, consumers.log.database)
 
-  const late = save(consumers.log, stale, { checkpoint: 9 }, consumers.log.database)
+  const late = save(consumers.log, stale, { from: 0, checkpoint: 9 }, consumers.log.database)
 
   await expect(late).rejects.toMatchObject({ code: 'lease_lost', consumer: 'totals' })
   expect(await shop.query('select checkpoint from ~consumers')).toEqual([{ checkpoint: 5 }])
@@ -53,9 +53,9 @@ test('RB-09: a holder that lost its lease without noticing can write nothing', a
 test('a checkpoint never goes back', async () => {
   const { consumers, take } = await openLeases()
   const lease = (await take(newOwner(consumers.log))) as Lease
-  await save(consumers.log, lease, { checkpoint: 5 }, consumers.log.database)
+  await save(consumers.log, lease, { from: 0, checkpoint: 5 }, consumers.log.database)
 
-  const back = save(consumers.log, lease, { checkpoint: 4 }, consumers.log.database)
+  const back = save(consumers.log, lease, { from: 5, checkpoint: 4 }, consumers.log.database)
 
   await expect(back).rejects.toMatchObject({ code: 'lease_lost' })
 })

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { defineConfig } from '../../src/config.ts'
 import { defineCollection } from '../../src/documents/collection.ts'
 import { openStore } from '../../src/store.ts'
+import { Order } from '../aggregates/orders.ts'
 import { openShop, outcome, paid } from '../support/shop.ts'
 
 /** What a program in JavaScript gives, or one whose object has a wider type. */
@@ -14,11 +15,14 @@ test('every call refuses an option that does not exist, and names the nearest', 
   const customers = defineCollection('customers', { history: true })
   const { store } = await openShop({ collections: [customers] })
   const { events, streams, workflows, deadLetters, consumers, runners } = store
+  const documents = store.documents(customers)
+  const id = '01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'
+  const place = { type: 'Place', total: 1 } as const
   const calls: Record<string, [wrong: string, meant: string, call: (options: never) => unknown]> = {
-    openStore: ['ulr', 'url', given => openStore(given)],
+    openStore: ['memroy', 'memory', given => openStore(given)],
     defineConfig: ['handler', 'handlers', given => defineConfig(given)],
     'store.start': ['onyl', 'only', given => store.start(given)],
-    'store.events.append': ['expcted', 'expected', given => events.append('order-1', paid, given)],
+    'store.events.append': ['expectedVersion', 'expected', given => events.append('order-1', paid, given)],
     'store.events.appendMany': ['idempotencyKy', 'idempotencyKey', given => events.appendMany([], given)],
     'store.events.read': ['form', 'from', given => events.read('order-1', given).toArray()],
     'store.events.readAll': ['type', 'types', given => events.readAll(given).toArray()],
@@ -41,6 +45,39 @@ test('every call refuses an option that does not exist, and names the nearest', 
     'store.consumers.list': ['knd', 'kind', given => consumers.list(given)],
     'store.consumers.waitFor': ['timeoutMS', 'timeoutMs', given => consumers.waitFor('sales', 0, given)],
     'store.runners.list': ['limt', 'limit', given => runners.list(given)],
+    'store.consumers.pause': ['grup', 'group', given => consumers.pause('sales', given)],
+    'store.consumers.reset': ['grup', 'group', given => consumers.reset('sales', 0, given)],
+    'store.consumers.remove': ['dropTable', 'dropTables', given => consumers.remove('sales', given)],
+    'store.consumers.runUntilIdle': ['singal', 'signal', given => consumers.runUntilIdle(undefined, given)],
+    'store.projections.rebuild': ['restrt', 'restart', given => store.projections.rebuild('sales', given)],
+    'store.projections.switch': ['lifecycel', 'lifecycle', given => store.projections.switch('sales', given)],
+    'store.subscriptions.create': ['grup', 'group', given => store.subscriptions.create('mailer', given)],
+    'store.streams.archive': ['reson', 'reason', given => streams.archive('order-1', given)],
+    'store.streams.tombstone': ['reson', 'reason', given => streams.tombstone('order-1', given)],
+    'store.deadLetters.resolve': ['not', 'note', given => deadLetters.resolve('sales', id, given)],
+    'store.deadLetters.retry': ['dat', 'data', given => deadLetters.retry('sales', id, given)],
+    'store.workflows.executions.list': ['sate', 'state', given => workflows.executions.list(given)],
+    'workflow.signal': [
+      'steam',
+      'stream',
+      given => workflows.get('w-1').signal('OrderPaid', { method: 'card' }, given),
+    ],
+    'workflow.cancel': ['compenste', 'compensate', given => workflows.get('w-1').cancel(given)],
+    'store.aggregates.load': ['verson', 'version', given => store.aggregates(Order).load('order-1', given)],
+    'store.aggregates.handle': ['retrys', 'retries', given => store.aggregates(Order).handle('order-1', place, given)],
+    'store.session': ['userID', 'userId', given => store.session(given)],
+    'store.transaction': ['timeout', 'timeoutMs', given => store.transaction(async () => {}, given)],
+    'store.doctor': ['lagMS', 'lagMs', given => store.doctor(given)],
+    'store.upkeep': ['dryrun', 'dryRun', given => store.upkeep(given)],
+    'store.export': ['outpt', 'output', given => store.export(given)],
+    'store.import': ['inpt', 'input', given => store.import(given)],
+    'store.backup': ['outpt', 'output', given => store.backup(given)],
+    'store.server': ['prt', 'port', given => store.server(given)],
+    'documents.get': ['includeDeletd', 'includeDeleted', given => documents.get('c-1', given)],
+    'documents.put': ['expectedVersion', 'expected', given => documents.put('c-1', {}, given)],
+    'documents.patch': ['expcted', 'expected', given => documents.patch('c-1', {}, given)],
+    'documents.delete': ['expcted', 'expected', given => documents.delete('c-1', given)],
+    'documents.putMany': ['partal', 'partial', given => documents.putMany([], given)],
     history: ['limt', 'limit', given => store.documents(customers).history('c-1', given)],
   }
 

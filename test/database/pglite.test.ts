@@ -326,3 +326,33 @@ test('a folder that cannot be created is refused with the reason', async () => {
   await expect(second).rejects.toMatchObject({ code: 'folder_not_writable' })
   await rm(folder, { recursive: true })
 })
+
+/** Of more levels than the stack of WebAssembly has room for. */
+const tooDeep = sql`/* shop.too_deep */ select 'a' ~ ${`${'('.repeat(30_000)}a${')'.repeat(30_000)}`}::text`
+
+test.each(['memory', 'folder'])(
+  'an overflow of the engine in %s is an error, and the engine is replaced',
+  async place => {
+    const folder = await mkdtemp(join(tmpdir(), 'rillflow-overflow-'))
+    const database = await openPglite(place === 'memory' ? { memory: true } : { folder })
+    const heard: string[] = []
+    await database.run(sql`/* shop.create */ create table orders (id integer primary key)`)
+    await database.run(sql`/* shop.insert */ insert into orders values (1)`)
+    await database.listen('orders', payload => heard.push(payload)).ready
+
+    await expect(database.run(tooDeep)).rejects.toMatchObject({ code: 'statement_too_complex' })
+    const within = database.transaction(async tx => {
+      await tx.run(sql`/* shop.insert */ insert into orders values (2)`)
+      await tx.run(tooDeep).catch(() => {})
+      await tx.run(sql`/* shop.insert */ insert into orders values (3)`)
+    })
+
+    await expect(within).rejects.toMatchObject({ code: 'transaction_closed' })
+    await database.run(sql`/* shop.insert */ insert into orders values (4)`)
+    expect(await database.runArrays(sql`/* shop.orders */ select id from orders order by id`)).toEqual([[1], [4]])
+    await database.run(sql`/* shop.notify */ select pg_notify('orders', 'placed')`)
+    await waitUntil(() => heard.includes('placed'))
+    await database.close(5_000)
+    await rm(folder, { recursive: true })
+  },
+)

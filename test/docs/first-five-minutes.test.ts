@@ -174,8 +174,6 @@ function canonical(line: string): string {
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME')
     .replaceAll(/\b\d\d:\d\d:\d\d\b/g, 'TIME')
     .replaceAll(/\bnow(?=$|\)| {2})|\b[\ddhms.]+ ago\b/g, 'AGO')
-    .replaceAll(/Folder \S+ is in use by process \d+ on \S+/g, 'Folder PATH is in use by process N on HOST')
-    .replaceAll(/\/\S+\/(?=docs\/reference\/)/g, '')
     .replaceAll(/\border-(?!mine)\w+@\d+/g, 'order-NAME@N')
     .replaceAll(/\b(the card of) \w+/g, '$1 NAME')
     .replaceAll(/\b\d+ \([\ddhms.]+\)/g, 'N')

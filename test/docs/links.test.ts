@@ -1,4 +1,4 @@
-/** Every link has a target, and every page is linked. */
+/** Every link has a target, every page is linked, and every guarantee leads to a test. */
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
@@ -21,6 +21,17 @@ test('every page is linked from the index of the docs', () => {
   const lonely = pages.map(({ path }) => path).filter(path => path !== index.path && !linked.includes(path))
 
   expect(lonely).toEqual([])
+})
+
+test('every guarantee names a test that shows it', () => {
+  const { text } = pages.find(({ path }) => path === 'docs/guarantees.md')!
+  const guarantees = text.split('\n## ').filter(part => part.includes('**Holds.**'))
+
+  expect(guarantees.length).toBeGreaterThan(10)
+  const unshown = guarantees
+    .filter(part => !/\*\*Shown by\*\*[\s\S]*?\]\(\.\.\/test\/[\w/-]+\.test\.ts\)/.test(part))
+    .map(part => part.split('\n')[0])
+  expect(unshown).toEqual([])
 })
 
 interface Link {

@@ -91,3 +91,13 @@ test('an invalid document, an invalid option or an abort stops an import, and ea
   await expect(aborted).rejects.toMatchObject({ code: 'aborted' })
   expect(await customers.count()).toBe(5)
 })
+
+test('an import keeps every character of a document, wherever the text is cut on its way to the database', async () => {
+  const { customers } = await openCustomers()
+  const emails = Array.from({ length: 8 }, (_, shift) => 'a'.repeat(shift) + '😀'.repeat(50_000))
+
+  await customers.importMany(emails.map((email, n) => ({ id: `customer-${n}`, data: { email } })))
+
+  for (const [n, email] of emails.entries())
+    expect((await customers.get(`customer-${n}`))?.data.email === email).toBe(true)
+})

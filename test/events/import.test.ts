@@ -210,3 +210,15 @@ test('a tail sees imported events in order, chunk after chunk, between ordinary 
   expect(totals).toEqual(totals.map((_, n) => n))
   expect(new Set(events.map(event => event.position)).size).toBe(520)
 })
+
+test('an import keeps every character, wherever the text is cut on its way to the database', async () => {
+  const { store } = await openShop()
+  const notes = Array.from({ length: 8 }, (_, shift) => 'a'.repeat(shift) + '😀'.repeat(50_000))
+
+  await store.events.import(notes.map((note, n) => ({ stream: `order-${n}`, type: 'OrderNoted', data: { note } })))
+
+  for (const [n, note] of notes.entries()) {
+    const [event] = await store.events.read(`order-${n}`).toArray()
+    expect((event!.data as { note: string }).note === note).toBe(true)
+  }
+})

@@ -188,3 +188,49 @@ test('the message of a refusal says what is wrong, where, and that nothing was s
     'Event OrderPlaced is not valid: data.total is NaN, which JSON cannot hold. Nothing was sent.',
   )
 })
+
+test('the type of a tombstone cannot be appended: only store.streams.tombstone ends a stream', async () => {
+  const { store } = await openShop()
+  const forged = { type: '$tombstone', data: {} } as unknown as ReturnType<typeof placed>
+  await store.events.append('order-1', placed())
+
+  const refused = [
+    await outcome(store.events.append('order-1', forged)),
+    await outcome(store.handle(session => session.events.append('order-1', forged))),
+    await outcome(store.workflows.publish('$tombstone' as 'OrderPlaced', { total: 1 })),
+  ]
+  await store.streams.tombstone('order-1')
+
+  for (const { error } of refused) expect(error).toMatchObject({ code: 'invalid_event', path: 'type' })
+  expect(await store.streams.describe('order-1')).toMatchObject({ state: 'tombstoned', version: 2 })
+})
+
+test('a misspelt type is refused by a store with schemas, and the nearest one is named', async () => {
+  const { schema, database } = await openShop()
+  const events = defineEvents<{ OrderPlaced: { total: number }; OrderNoted: unknown }>({
+    OrderPlaced: z.object({ total: z.number() }),
+    OrderNoted: undefined,
+  })
+  await using store = await openStore({ events, schema, database })
+  const append = (type: string) => store.events.append('order-1', { type, data: { total: 1 } } as never)
+
+  await expect(append('OrderPlacd')).rejects.toMatchObject({ code: 'invalid_event', type: 'OrderPlacd', path: 'type' })
+  await expect(append('OrderPlacd')).rejects.toThrow('Did you mean "OrderPlaced"?')
+  await expect(append('Weather')).rejects.toThrow('They are OrderPlaced, OrderNoted.')
+  await append('OrderNoted')
+  await store.streams.tombstone('order-1')
+})
+
+test('data and headers that the database would give back far larger than they were sent are refused', async () => {
+  const { store } = await openShop()
+  const weights = Array.from({ length: 4_000 }, () => 1e308)
+  const order = { type: 'OrderPlaced', data: { total: 1 } } as const
+
+  const heavy = store.events.append('order-1', { type: 'OrderPlaced', data: { total: 1, weights } as never })
+  await expect(heavy).rejects.toMatchObject({ code: 'invalid_event', path: 'data' })
+  const headed = store.events.append('order-1', { ...order, headers: { weights } })
+  await expect(headed).rejects.toMatchObject({ code: 'invalid_event', path: 'headers' })
+  const imported = store.events.import([{ stream: 'order-1', ...order, headers: { weights } }])
+  await expect(imported).rejects.toMatchObject({ code: 'invalid_event', path: 'headers' })
+  expect(await store.events.read('order-1').toArray()).toEqual([])
+})

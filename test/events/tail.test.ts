@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest'
+import type { Database } from '../../src/database/database.ts'
+import type { Statement } from '../../src/database/sql.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
+import { openDatabase } from '../support/engines.ts'
 import { onServer, openShop, outcome, paid, placed, type ShopMap, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -180,3 +183,34 @@ if (onServer) {
     expect(names(await tailing)).toEqual(['order-1/1', 'order-1/2'])
   })
 }
+
+test('a hundred tails of one process read a new event once', async () => {
+  const shared = await openDatabase()
+  const sent = new Map<string, number>()
+  const counted = (statement: Statement): Statement => {
+    sent.set(statement.label, (sent.get(statement.label) ?? 0) + 1)
+    return statement
+  }
+  const database = {
+    ...shared,
+    run: ((statement: Statement) => shared.run(counted(statement))) as Database['run'],
+    runArrays: (statement: Statement) => shared.runArrays(counted(statement)),
+  }
+  const { store } = await openShop({ pollMs: never, database })
+  const tails = Array.from({ length: 100 }, (_, n) =>
+    take(store.events.tail({ from: 'start', ...(n % 2 === 0 ? {} : { types: ['OrderPlaced'] as const }) }), 3),
+  )
+
+  await store.events.append('order-1', placed())
+  await waitUntil(() => sent.size > 0)
+  for (let n = 0; n < 2; n++) await store.events.append('order-1', placed())
+  const seen = await Promise.all(tails)
+
+  expect(new Set(seen.map(events => names(events).join())).size).toBe(1)
+  const reads = [...sent].filter(([label]) => /^events\.(read|page|log)/.test(label))
+  expect(
+    reads.reduce((sum, [, count]) => sum + count, 0),
+    JSON.stringify([...sent]),
+  ).toBeLessThanOrEqual(8)
+  expect([...sent.values()].reduce((sum, count) => sum + count, 0)).toBeLessThan(80)
+})

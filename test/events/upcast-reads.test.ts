@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import type { RecordedEvent } from '../../src/events/definition.ts'
+import { z } from 'zod'
+import { defineEvents, type RecordedEvent } from '../../src/events/definition.ts'
 import type { ReadLogOptions } from '../../src/events/read/log.ts'
 import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { openStore, type Store } from '../../src/store.ts'
@@ -130,4 +131,21 @@ test('steps that form a cycle are refused when the store is opened', async () =>
   const opening = openStore({ database, schema, upcasters: [priced, back] })
 
   await expect(opening).rejects.toMatchObject({ code: 'upcaster_cycle' })
+})
+
+test('old versions are appended and imported into a store with schemas, checked as their readers will see them', async () => {
+  const { database, schema } = await openShop()
+  const events = defineEvents({ OrderPlaced: z.object({ total: z.number(), currency: z.string() }) })
+  await using store = await openStore({ database, schema, events, upcasters: [renamed, pricedLater] })
+  const append = (event: object) => store.events.append('order-1', event as never)
+  const old = { type: 'OrderCreated', data: { sum: 1 }, schemaVersion: 1 }
+
+  await append(old)
+  await append({ type: 'OrderPlaced', data: { total: 2 }, schemaVersion: 1 })
+  await store.events.import([{ stream: 'order-2', ...old }] as never)
+  const wrong = append({ type: 'OrderCreated', data: { sum: 'much' }, schemaVersion: 1 })
+
+  await expect(wrong).rejects.toMatchObject({ code: 'invalid_event', type: 'OrderCreated', path: 'data.total' })
+  await expect(append({ type: 'OrderPlaced', data: { total: 2 } })).rejects.toMatchObject({ path: 'data.currency' })
+  expect((await store.events.readAll().toArray()).map(shape)).toEqual([shapes[0], shapes[1], shapes[0]])
 })

@@ -16,15 +16,15 @@ const runs: readonly [what: string, bounds: AppendBounds, states: number][] = [
 ]
 
 for (const [what, bounds, states] of runs)
-  test(`an append ${what}, sent up to ${bounds.resends + 1} times, has the outcome that the caller was told`, () => {
+  test(`an append ${what}, sent up to ${bounds.resends + 1} times, has the outcome that its answer says`, () => {
     const explored = explore(appendModel(bounds))
 
     expect(explored.counterExample && describeExample(explored.counterExample)).toBeUndefined()
     expect(explored.states).toBe(states)
   })
 
-describe('the relatives of the protocol tell the caller what is not so:', () => {
-  const refused = 'client 1 was told that it is refused, and it is stored'
+describe('the relatives of the protocol give answers that are not so:', () => {
+  const refused = 'client 1 has the answer that it is refused, and it is stored'
   const twice = 'an append is stored twice'
   const ends: Record<AppendMutant, readonly [bounds: AppendBounds, lastStep: string, reason: string]> = {
     'an append that is sent again does not check its ids': [
@@ -58,7 +58,7 @@ describe('the relatives of the protocol tell the caller what is not so:', () => 
     'a refused append leaves its key': [
       { ...keyed, expected: 'any' },
       'call 1 of client 2 commits',
-      'client 2 was told that it is stored, and it is not',
+      'client 2 has the answer that it is stored, and it is not',
     ],
   }
 

@@ -2,12 +2,12 @@
  * The outcome of an append whose connection breaks: it is sent again with the same ids, while the first one may still be on
  * its way.
  *
- * Promise: an append of which the caller was told that it is stored is in the log once, at that version; one that was
+ * Promise: an append whose answer is that it is stored is in the log once, at that version; one that was
  * refused is not, and will never be; under one idempotency key the content is stored once.
  *
  * Variables   log: the id of each event of one stream, by version · isArchived · key: the id that is stored under the
  *             idempotency key, 0 for none · calls: the statements that the server has not finished, whether or not a client
- *             still waits for them · of each client: what it was told.
+ *             still waits for them · of each client: its answer.
  * Actions     a call takes its key, locks the stream and decides, and commits; a connection breaks before or after that.
  *             What an outcome means to the caller is decided by the code itself (`send.ts`).
  * Bounds      those of the caller: what is expected of the stream, one client or two with the same key, how often each sends
@@ -22,7 +22,8 @@ import {
   type OutcomeKind,
   repeatedBy,
 } from '../../src/events/append/send.ts'
-import { type Action, compareData, type Model } from './checker.ts'
+import type { Action, Model } from './checker.ts'
+import { compareData } from './plain-state.ts'
 
 export const appendMutants = [
   'an append that is sent again does not check its ids',
@@ -64,7 +65,7 @@ interface Call {
 }
 
 interface Client {
-  told: 'nothing' | 'stored' | 'refused' | 'unknown'
+  answer: 'none' | 'stored' | 'refused' | 'unknown'
   version: number
   resends: number
   isUnanswered: boolean
@@ -92,7 +93,7 @@ export function appendModel(bounds: AppendBounds, mutant?: AppendMutant): Model<
       key: 0,
       calls: [],
       clients: clients.map(() => ({
-        ...{ told: 'nothing', version: 0, resends: bounds.resends, isUnanswered: false, hasBegun: false },
+        ...{ answer: 'none', version: 0, resends: bounds.resends, isUnanswered: false, hasBegun: false },
       })),
       others: bounds.others,
       archivings: bounds.archivings,
@@ -105,7 +106,7 @@ export function appendModel(bounds: AppendBounds, mutant?: AppendMutant): Model<
       ...otherActions(),
     ],
     invariant: state => invariant(state, bounds),
-    isDone: ({ calls, clients: all }) => calls.length === 0 && all.every(({ told }) => told !== 'nothing'),
+    isDone: ({ calls, clients: all }) => calls.length === 0 && all.every(({ answer }) => answer !== 'none'),
     canonical(state) {
       state.calls.sort(compareData)
       return state
@@ -122,11 +123,13 @@ function invariant({ log, clients, key }: AppendState, { hasKey }: AppendBounds)
   const all = clients.map((_, at) => log.filter(id => idsOf(at).includes(id)).length)
   const most = hasKey ? all.reduce((sum, count) => sum + count, 0) : Math.max(...all)
   if (most > 1) return 'an append is stored twice'
-  for (const [at, { told, version }] of clients.entries()) {
-    if (told === 'refused' && all[at]! > 0) return `client ${at + 1} was told that it is refused, and it is stored`
+  for (const [at, { answer, version }] of clients.entries()) {
+    if (answer === 'refused' && all[at]! > 0)
+      return `client ${at + 1} has the answer that it is refused, and it is stored`
     const isOwn = idsOf(at).includes(log[version - 1] ?? 0)
     const isRepeat = hasKey && key !== 0 && log[version - 1] === key
-    if (told === 'stored' && !isOwn && !isRepeat) return `client ${at + 1} was told that it is stored, and it is not`
+    if (answer === 'stored' && !isOwn && !isRepeat)
+      return `client ${at + 1} has the answer that it is stored, and it is not`
   }
   return undefined
 }
@@ -139,7 +142,7 @@ function appendOf({ expected, hasKey }: AppendBounds): Append {
 function clientActions(at: number, bounds: AppendBounds, mutant: AppendMutant | undefined): Action<AppendState>[] {
   const name = `client ${at + 1}`
   const own = ({ clients }: AppendState): Client => clients[at]!
-  const isWaiting = (state: AppendState): boolean => own(state).told === 'nothing' && own(state).hasBegun
+  const isWaiting = (state: AppendState): boolean => own(state).answer === 'none' && own(state).hasBegun
   const send = (state: AppendState, isAgain: boolean): void => {
     const id = idsOf(at)[isAgain && mutant === 'an append that is sent again has new ids' ? 1 : 0]
     const checksIds = isAgain && mutant !== 'an append that is sent again does not check its ids'
@@ -169,10 +172,10 @@ function clientActions(at: number, bounds: AppendBounds, mutant: AppendMutant | 
         client.resends--
         client.isUnanswered = true
         abandon(state)
-        if (mutant === 'a lost connection counts as a failure') client.told = 'refused'
+        if (mutant === 'a lost connection counts as a failure') client.answer = 'refused'
         else if (mutant === 'after a lost connection the ids are only looked up') {
           client.version = state.log.indexOf(idsOf(at)[0]) + 1
-          client.told = client.version > 0 ? 'stored' : 'refused'
+          client.answer = client.version > 0 ? 'stored' : 'refused'
         } else send(state, true)
       },
     },
@@ -181,7 +184,7 @@ function clientActions(at: number, bounds: AppendBounds, mutant: AppendMutant | 
       can: state => isWaiting(state) && bounds.resends > 0 && own(state).resends === 0,
       run: state => {
         abandon(state)
-        own(state).told = 'unknown'
+        own(state).answer = 'unknown'
       },
     },
   ]
@@ -272,16 +275,16 @@ function callActions(
 
   /** As `appendGrouped` does. */
   function tell({ clients, log, key }: AppendState, { id, kind, version }: Call): void {
-    const told = clients[client]!
+    const caller = clients[client]!
     const outcome: Outcome = { kind, failedPart: 0, versions: [version], positions: [] }
     const append = appendOf(bounds)
     const isFinal = mutant === 'a refusal of an append that was sent again is final'
-    const repeated = repeatedBy(append, outcome, told.isUnanswered)
-    if (told.isUnanswered && !isFinal && mayStillBeStored(append, outcome)) told.told = 'unknown'
+    const repeated = repeatedBy(append, outcome, caller.isUnanswered)
+    if (caller.isUnanswered && !isFinal && mayStillBeStored(append, outcome)) caller.answer = 'unknown'
     else if (kind === 'appended' || repeated !== undefined) {
-      told.told = 'stored'
-      told.version = kind === 'appended' ? log.length : log.indexOf(repeated === 'key' ? key : id) + 1
-    } else told.told = 'refused'
+      caller.answer = 'stored'
+      caller.version = kind === 'appended' ? log.length : log.indexOf(repeated === 'key' ? key : id) + 1
+    } else caller.answer = 'refused'
   }
 }
 

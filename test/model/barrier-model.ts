@@ -12,7 +12,8 @@
  * Bounds      those of the caller: the appends, each of one event, in read committed or repeatable read, by a process that
  *             has the code of the projection or lacks it; how often the lifecycle changes.
  */
-import { type Action, compareData, type Model } from './checker.ts'
+import type { Action, Model } from './checker.ts'
+import { compareData } from './plain-state.ts'
 
 export const barrierMutants = [
   'a change does not take the barrier',

@@ -50,7 +50,7 @@ function clerks(orders: readonly (readonly [number, number])[]): Model<{ at: num
   }
 }
 
-test('all states are reached, and a state that is not forbidden is no counter-example', () => {
+test('all states are reached, and without a forbidden state there is no counter-example', () => {
   expect(explore(jugs(6))).toEqual({ states: 16, counterExample: undefined })
 })
 

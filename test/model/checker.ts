@@ -4,9 +4,8 @@
  *     initial ──► each action that can happen ──► new states ──► … until there is none
  *                                                    └── the invariant does not hold ──► the shortest way there, as steps
  *
- * A state is plain data: small whole numbers, a few words, booleans, null, arrays and objects. Objects in the same place
- * have the same properties in the same order. The search is breadth first, so the first state that breaks the invariant is
- * one with the fewest steps.
+ * A state is plain data (`plain-state.ts`). The search is breadth first, so the first state that breaks the invariant is one
+ * with the fewest steps.
  *
  * It also looks for states that are stuck. A model says what its goal is (`isDone`: all work is done); a state from which
  * no order of actions leads to the goal is a counter-example, whether nothing can happen in it or only the same things
@@ -14,6 +13,7 @@
  *
  * Limits: it says nothing about models larger than the bounds that they state, nor about how soon the goal is reached.
  */
+import { copyOf, openKeys } from './plain-state.ts'
 
 export interface Model<State> {
   readonly initial: State
@@ -157,71 +157,4 @@ function firstStuck(states: number, edges: readonly number[], done: readonly num
     }
   const stuck = canComplete.indexOf(0)
   return stuck < 0 ? undefined : stuck
-}
-
-function copyOf<T>(value: T): T {
-  if (typeof value !== 'object' || value === null) return value
-  if (Array.isArray(value)) return value.map(copyOf) as T
-  const copy = { ...value }
-  for (const key in copy) if (typeof copy[key] === 'object') copy[key] = copyOf(copy[key])
-  return copy
-}
-
-/**
- * A short text for each state, the same for equal states and for no others. (JSON takes twice the time and ten times the
- * memory.) A byte stands for each value: null, false, true, an object, an array, up to 94 words, numbers from -20 to 135.
- */
-function openKeys(): (state: unknown) => string {
-  const words = new Map<string, number>()
-  let bytes = Buffer.alloc(1_000)
-  let length = 0
-  return state => {
-    length = 0
-    add(state)
-    return bytes.toString('latin1', 0, length)
-  }
-
-  function add(value: unknown): void {
-    const isObject = typeof value === 'object' && value !== null
-    push(isObject ? (Array.isArray(value) ? 4 : 3) : codeOf(value))
-    if (!isObject) return
-    if (Array.isArray(value)) push(numberCode(value.length))
-    for (const key in value) add(value[key as keyof typeof value])
-  }
-
-  function push(code: number): void {
-    if (length === bytes.length) bytes = Buffer.concat([bytes, bytes])
-    bytes[length++] = code
-  }
-
-  function codeOf(value: unknown): number {
-    if (typeof value === 'number') return numberCode(value)
-    if (typeof value === 'string') return words.get(value) ?? newWord(value)
-    if (typeof value === 'boolean') return value ? 2 : 1
-    if (value === null) return 0
-    throw new Error(`A state has ${String(value)}, which is not plain data.`)
-  }
-
-  function newWord(word: string): number {
-    if (words.size === 95) throw new Error(`States have too many words: "${word}".`)
-    words.set(word, 5 + words.size)
-    return 4 + words.size
-  }
-
-  function numberCode(value: number): number {
-    if (!Number.isInteger(value) || value < -20 || value > 135) throw new Error(`A state has the number ${value}.`)
-    return 120 + value
-  }
-}
-
-/** An order of the states of equal processes, whatever it is: for `canonical`. */
-export function compareData<T>(a: T, b: T): number {
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null)
-    return a === b ? 0 : String(a) < String(b) ? -1 : 1
-  if (Array.isArray(a) && Array.isArray(b) && a.length !== b.length) return a.length - b.length
-  for (const key in a) {
-    const order = a[key] === b[key] ? 0 : compareData(a[key], b[key])
-    if (order !== 0) return order
-  }
-  return 0
 }

@@ -16,8 +16,9 @@
  *             outcome is overtaken by itself, and the server crashes. Slow workers, rescues and lost answers are without
  *             limit: fences are renumbered, since only their order counts.
  */
-import { type Action, compareData, type Model } from './checker.ts'
+import type { Action, Model } from './checker.ts'
 import { advance, complete, type Execution, enqueue, type Kind, newFence, type Outcome } from './claim-rows.ts'
+import { compareData } from './plain-state.ts'
 
 export const claimMutants = [
   'an outcome counts under any fence',

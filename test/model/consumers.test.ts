@@ -115,7 +115,10 @@ async function beginBatch(
   if (positions.length === 0) return
   const fails = new Set(bad.flatMap(at => positions[at] ?? []))
   me.job = begin(real, fails, (log, one, lost) =>
-    applyPage({ log, consumer: one, lease: me.lease!, attempts, breaker: undefined, lost }, page),
+    applyPage(
+      { log, consumer: one, lease: me.lease!, from: cursor, batchLimit: limit, attempts, breaker: undefined, lost },
+      page,
+    ),
   )
   await me.job.isAtGate
   model.workers[who].job = { kind: 'batch', fence, positions, fails }
@@ -125,7 +128,8 @@ async function beginReplay(model: ConsumerModel, real: Real, who: WorkerName, fa
   const me = real.workers[who]
   const wanted = model.beginReplay(who, fails)
   const job = begin(real, new Set(fails ? model.log : []), (log, one, lost) => {
-    const hold = { lease: me.lease!, drain: lost, lost, onRequest: () => () => {} }
+    const limited = <T>(work: () => Promise<T>): Promise<T> => work()
+    const hold = { lease: me.lease!, drain: lost, lost, onRequest: () => () => {}, limited }
     return replayRequested({ log }, one, hold, { limit: 1 })
   })
   await job.isAtGate

@@ -13,7 +13,8 @@
  *             runner may freeze for ever. Takes, deaths and lost answers are without limit: fences are renumbered, since
  *             only their order counts.
  */
-import { type Action, compareData, type Model } from './checker.ts'
+import type { Action, Model } from './checker.ts'
+import { compareData } from './plain-state.ts'
 
 export const leaseMutants = [
   'the checkpoint is saved without the fence',

@@ -13,7 +13,8 @@
  *
  * A set of positions is a number: bit n stands for position n.
  */
-import { type Action, compareData, type Model } from './checker.ts'
+import type { Action, Model } from './checker.ts'
+import { compareData } from './plain-state.ts'
 
 export interface OrderingBounds {
   /** One for each writer. */

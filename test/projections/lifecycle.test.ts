@@ -3,7 +3,7 @@ import { defineDocumentProjection } from '../../src/projections/document-project
 import { defineProjection } from '../../src/projections/projection.ts'
 import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import type { Store } from '../../src/store.ts'
-import { onServer, openShop, placed, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
+import { onServer, openShop, outcome, placed, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { orders, totalRows, totals } from './read-models.ts'
 
 /** A second store on a server may not create tables by itself, and does not have to. */
@@ -180,4 +180,16 @@ test('opening a store changes neither the lifecycle nor the version of a project
   expect(await last.consumers.status('orders@2')).toMatchObject({ state: 'inline' })
   await last.projections.switch(second, { lifecycle: 'async' })
   expect(await last.consumers.status('orders@2')).toMatchObject({ state: 'active' })
+})
+
+test('an inline projection cannot be paused or reset: every append applies it', async () => {
+  const { store } = await openShop()
+  await store.register({ ...orders, lifecycle: 'inline' })
+  await store.events.append('order-1', placed())
+
+  const refused = [await outcome(store.consumers.pause(orders)), await outcome(store.consumers.reset(orders, 0))]
+
+  for (const { error } of refused)
+    expect(error).toMatchObject({ code: 'invalid_option', message: expect.stringContaining("lifecycle: 'async'") })
+  expect(await store.consumers.status(orders)).toMatchObject({ state: 'inline', isPaused: false, lag: 0 })
 })

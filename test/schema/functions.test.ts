@@ -130,8 +130,11 @@ test('the clock is read anew at every call, also in a plan that is kept, and a t
     await tx.query(`prepare ask as ${read}`)
     const texts: string[] = []
     for (let n = 0; n < 3; n++) texts.push((await tx.query<{ now: string }>('execute ask'))[0]!.now)
-    await tx.query(`set local rillflow.clock_offset_ms = '86400000'`)
+    await tx.query(`set local rillflow.clock = '+86400000'`)
     texts.push((await tx.query<{ now: string }>('execute ask'))[0]!.now)
+    await tx.query(`set local rillflow.clock = '2030-01-01T00:00:00.000Z'`)
+    const still = (await tx.query<{ now: string }>('execute ask'))[0]!.now
+    expect(Date.parse(still)).toBe(Date.parse('2030-01-01T00:00:00.000Z'))
     await tx.query('deallocate ask')
     return texts.map(text => Date.parse(text))
   })

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineAggregate } from '../../src/aggregates/aggregate.ts'
+import { fakeClock } from '../../src/testing/fakes.ts'
 import { Order, orderDecider } from '../aggregates/orders.ts'
 import { ada, type Customer } from '../documents/customers.ts'
 import { openShop, outcome, paid, placed, shipped } from '../support/shop.ts'
@@ -106,12 +107,13 @@ test('an idempotency key of another stream is refused', async () => {
   session.documents(customers).put('c-2', ada)
   await session.save({ idempotencyKey: 'customer' })
 
-  const other = store.handle(Order, 'order-2', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
-  const decided = store.decide(Order, 'order-2', () => placed(), { idempotencyKey: 'place' })
-  const document = store.handle(Order, 'order-3', { type: 'Place', total: 5 }, { idempotencyKey: 'customer' })
+  const refused = await Promise.all([
+    outcome(store.handle(Order, 'order-2', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })),
+    outcome(store.decide(Order, 'order-2', () => placed(), { idempotencyKey: 'place' })),
+    outcome(store.handle(Order, 'order-3', { type: 'Place', total: 5 }, { idempotencyKey: 'customer' })),
+  ])
 
-  for (const refused of [other, decided, document])
-    await expect(refused).rejects.toMatchObject({ code: 'idempotency_mismatch' })
+  for (const { error } of refused) expect(error).toMatchObject({ code: 'idempotency_mismatch' })
   expect(await store.aggregates(Order).fetchLatest('order-2')).toBeUndefined()
 })
 
@@ -149,4 +151,97 @@ test('new ids begin with their category and sort by time', async () => {
   expect(ids.every(id => /^order-[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]+$/.test(id))).toBe(true)
   expect([...ids].sort()).toEqual(ids)
   expect(() => store.newId('')).toThrow(expect.objectContaining({ code: 'invalid_name' }))
+})
+
+test('with a clock that stands still, a command that loses a conflict is decided again', async () => {
+  const { store } = await openShop({ clock: fakeClock() })
+  let tries = 0
+
+  const { saved } = await store.handle(async session => {
+    const order = await session.fetchForWriting(Order, 'order-1')
+    if (++tries === 1) await store.events.append('order-1', placed())
+    order.append([paid])
+  })
+
+  expect(tries).toBe(2)
+  expect(saved.streams).toMatchObject([{ stream: 'order-1', version: 2 }])
+})
+
+test('50 parallel commands on one hot pair of streams succeed with the defaults, in either order of the pair', async () => {
+  const { store } = await openShop()
+  const pair = ['order-1', 'order-2'] as const
+  const transfer = (n: number) =>
+    store.handle(async session => {
+      for (const id of n % 2 === 0 ? pair : [...pair].reverse()) {
+        const order = await session.fetchForWriting(Order, id)
+        order.decide({ type: 'Place', total: 1 })
+      }
+    })
+
+  await Promise.all(Array.from({ length: 50 }, (_, n) => transfer(n)))
+  await Promise.all(Array.from({ length: 50 }, () => store.handle(Order, 'order-1', { type: 'Place', total: 1 })))
+
+  expect(await store.aggregates(Order).fetchLatest('order-1')).toMatchObject({ total: 100 })
+  expect(await store.aggregates(Order).fetchLatest('order-2')).toMatchObject({ total: 50 })
+})
+
+test('a command inside a command on the same stream does not wait for itself', async () => {
+  const { store } = await openShop()
+
+  await store.handle(async session => {
+    await session.fetchForWriting(Order, 'order-1')
+    await store.handle(Order, 'order-1', { type: 'Place', total: 1 })
+  })
+
+  expect(await store.aggregates(Order).fetchLatest('order-1')).toMatchObject({ total: 1 })
+})
+
+test('a stream that is locked in a transaction cannot be overtaken by another process', async () => {
+  const { store, sibling } = await openShop()
+  const other = await sibling()
+  await store.events.append('order-1', placed(1))
+  const add = async (within: typeof store, id: string) =>
+    within.transaction(tx =>
+      within.handle(
+        async session => {
+          const order = await session.fetchForWriting(Order, id, { tx, lock: true })
+          order.decide({ type: 'Place', total: 1 })
+        },
+        { tx },
+      ),
+    )
+  const stores = [store, other, store, other, store, other]
+
+  await Promise.all(stores.flatMap(each => [add(each, 'order-1'), add(each, 'order-2')]))
+
+  expect(await store.aggregates(Order).fetchLatest('order-1')).toMatchObject({ total: 7 })
+  expect(await store.aggregates(Order).fetchLatest('order-2')).toMatchObject({ total: 6 })
+  const outside = store.handle(session => session.fetchForWriting(Order, 'order-1', { lock: true }))
+  await expect(outside).rejects.toThrow('only in a transaction')
+})
+
+test('a conflict that is left after all tries says that the same call can succeed later', async () => {
+  const { store } = await openShop()
+  const overtaken = store.handle(
+    async session => {
+      const order = await session.fetchForWriting(Order, 'order-1')
+      await store.events.append('order-1', placed(1))
+      order.decide({ type: 'Place', total: 1 })
+    },
+    { retries: 0 },
+  )
+
+  await expect(overtaken).rejects.toMatchObject({ code: 'version_conflict', retryable: true })
+  await expect(store.events.append('order-1', placed(1), { expected: 7 })).rejects.toMatchObject({ retryable: false })
+})
+
+test('a command has the same outcome by the store and by a repository', async () => {
+  const { store } = await openShop()
+
+  const one = await store.handle(Order, 'order-1', { type: 'Place', total: 1 })
+  const two = await store.aggregates(Order).handle('order-2', { type: 'Place', total: 1 })
+
+  const shape = (value: object) => JSON.stringify(value).replaceAll(/"[^"]*-[^"]*"|\d+/g, '…')
+  expect(shape(two)).toBe(shape(one))
+  expect(Object.keys({ ...two.saved })).toEqual(['documents', 'streams', 'position', 'repeated'])
 })

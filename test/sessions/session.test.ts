@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineCollection } from '../../src/documents/collection.ts'
+import { append, increment, insert, remove, rename, unset } from '../../src/documents/patch/patch.ts'
 import { listeningDatabase, Order } from '../aggregates/orders.ts'
 import { ada, bob, type Customer } from '../documents/customers.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
@@ -170,5 +171,48 @@ test('a session takes a collection by its definition, as the store does', async 
   expect((await store.session().load(definition, 'ada'))?.data).toEqual(ada)
   expect(await store.documents(definition).count()).toBe(2)
   const elsewhere = (await openShop()).store.documents(definition)
-  expect(() => session.documents(elsewhere)).toThrow(/belongs to another store/)
+  expect(() => void session.documents(elsewhere)).toThrow(/belongs to another store/)
+})
+
+test('a patch in a session changes the loaded document as it changes the stored one', async () => {
+  const { store } = await openShop()
+  const things = store.documents<Record<string, unknown>>('things')
+  const before = { n: 1, list: [1, 2, 3], deep: { a: { b: 'x' } }, old: true }
+  const patches: object[] = [
+    { n: increment(2), 'deep.a.b': 'y', 'deep.c': { d: 1 } },
+    { list: append(4, 5), old: unset() },
+    { list: remove(2) },
+    { list: insert(1, 9), old: rename('older') },
+    { 'list[0]': 7, 'list[2]': unset(), missing: append(1) },
+  ]
+  const refused: object[] = [{ 'deep.a': increment(1) }, { 'list.name': 1 }]
+
+  for (const [at, patch] of patches.entries()) {
+    await things.put('stored', before)
+    await things.put('staged', before)
+    await things.patch('stored', patch)
+    await using session = store.session()
+    await session.documents(things).patch('staged', patch)
+    await session.save()
+
+    const [stored, staged] = await Promise.all([things.get('stored'), things.get('staged')])
+    expect(staged?.data, `patch ${at}`).toEqual(stored?.data)
+  }
+  await things.put('staged', before)
+  for (const patch of refused) {
+    await using session = store.session()
+    await expect(session.documents(things).patch('staged', patch)).rejects.toMatchObject({ code: 'patch_mismatch' })
+    await expect(things.patch('staged', patch)).rejects.toMatchObject({ code: 'patch_mismatch' })
+  }
+})
+
+test('a put of a document that exists and was not loaded says what to do', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<Customer>('customers')
+  await customers.put('ada', ada)
+  await using session = store.session()
+  session.documents(customers).put('ada', ada)
+
+  await expect(session.save()).rejects.toThrow('put it with { upsert: true }')
+  session.discard()
 })

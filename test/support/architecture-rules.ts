@@ -26,6 +26,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ['config.ts'],
   ['errors.ts', 'query.ts', 'patch.ts'],
   ['index.ts'],
+  ['verify'],
   ['cli'],
   ['testing'],
   ['integrations'],
@@ -261,7 +262,7 @@ function blank({ path, text }: Source): Source {
 }
 
 function partOf(path: string): string {
-  if (path === 'src/assemble.ts') return 'store.ts'
+  if (path === 'src/assemble.ts' || path === 'src/store-options.ts') return 'store.ts'
   return path.startsWith('src/') ? (path.split('/')[1] ?? '') : path
 }
 

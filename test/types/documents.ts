@@ -88,3 +88,22 @@ export function collectionsAreDefined(): void {
   defineCollection<Customer>('customers', { indexes: [{ path: ['email', 'tier'] }] })
   void [opened, list]
 }
+
+// ── A Date is typed as what comes back: text ─────────────────────────────────────────────────────────────────────────
+
+interface Visit {
+  at: Date
+  pages: { seen: Date | null; name: string }[]
+}
+
+export async function datesAreText(): Promise<void> {
+  const visits = documents(defineCollection<Visit>('visits'))
+  const data = (await visits.get('v-1'))!.data
+  const at: string = data.at
+  const seen: string | null | undefined = data.pages[0]?.seen
+  await visits.put('v-1', { at: new Date().toISOString(), pages: [{ seen: seen ?? null, name: at }] })
+  // @ts-expect-error it would come back as text
+  await visits.put('v-1', { at: new Date(), pages: [] })
+  const plain: Customer | undefined = (await documents<Customer>('customers').get('ada'))?.data
+  void plain
+}

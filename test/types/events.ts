@@ -142,3 +142,11 @@ defineUpcaster('OrderPlaced', { from: '*', to: 2, toType: undefined, run: async 
 defineUpcaster('OrderPlaced', { from: 1, to: 2, run: data => data.total })
 // @ts-expect-error the version is a number or the wildcard
 defineUpcaster('OrderPlaced', { from: 'any', to: 2, run: data => data })
+
+// ── A Date is typed as what comes back: text ─────────────────────────────────────────────────────────────────────────
+
+const dated = defineEvents<{ type: 'Visited'; data: { at: Date } } | { type: 'Left'; data: { page: string } }>()
+const visited: { at: string } = dated.create('Visited', { at: new Date().toISOString() }).data
+void visited
+// @ts-expect-error it would come back as text
+dated.create('Visited', { at: new Date() })

@@ -115,8 +115,7 @@ query.where((_, meta) => eq(meta.version, '3'))
 
 query.orderBy(c => c.email).orderBy(c => c.age, { as: 'number', direction: 'desc', nulls: 'last' })
 query.orderBy(c => c.born).orderBy((_, meta) => meta.createdAt)
-// @ts-expect-error: only the compiler knows that it is a number
-query.orderBy(c => c.age)
+query.orderBy(c => c.age).orderBy(c => c.age, 'desc')
 // @ts-expect-error: it is a number
 query.orderBy(c => c.age, { as: 'boolean' })
 // @ts-expect-error: arrays have no order

@@ -30,6 +30,11 @@ workflows.register(
       // ── Steps give what they return ───────────────────────────────────────────────────────────────────────────────────
 
       const receipt: { id: string } = await ctx.step('charge', () => ({ id: `${event.data.total}` }))
+      const paidAt: string = (await ctx.step('clock', () => ({ at: new Date() }))).at
+      // @ts-expect-error: a Date in a result is text when it comes back
+      const date: Date = (await ctx.step('clock', () => ({ at: new Date() }))).at
+      await ctx.sleepUntil(new Date(paidAt))
+      await ctx.sleepUntil('due', date)
       const rows: { n: number }[] = await ctx.tx('book', tx => tx.query<{ n: number }>('select 1 as n'))
       await ctx.step('tell', async () => {}, { undo: { by: 'untell', data: { receipt, rows } } })
       await ctx.step('charge', async () => {}, { undo: { by: refund, data: { cents: 1 } } })

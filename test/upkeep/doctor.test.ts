@@ -24,10 +24,13 @@ test('a healthy store is reported as healthy, with the list of checks', async ()
   expect(isHealthy).toBe(findings.every(({ level }) => level !== 'error'))
   const all = [...new Set(findings.map(finding => finding.check))]
   expect(all).toEqual([
-    ...['schema', 'server.version', 'server.durability', 'server.connections', 'transactions.old'],
-    ...['transactions.prepared', 'transactions.slots', 'log.held_back', 'tables.dead_rows', 'tables.age'],
-    ...['consumers.stopped', 'consumers.lag', 'consumers.leases', 'consumers.rebuilds', 'dead_letters'],
-    ...['workflows.without_code', 'workflows.workers', 'workflows.lanes'],
+    ...['schema', 'server.version', 'server.durability', 'server.tls', 'server.connections'],
+    ...['server.settings', 'server.wake_ups'],
+    ...['transactions.old', 'transactions.prepared', 'transactions.slots', 'log.held_back', 'tables.dead_rows'],
+    ...['tables.age'],
+    ...['consumers.stopped', 'consumers.lag', 'consumers.checkpoints', 'consumers.orphaned', 'consumers.leases'],
+    ...['consumers.rebuilds', 'dead_letters', 'workflows.without_code', 'workflows.workers', 'workflows.parked'],
+    ...['workflows.lanes'],
   ])
   for (const { level, fix, check } of findings)
     if (level === 'ok') expect(fix).toBeUndefined()

@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest'
 import { defineUndo } from '../../src/workflows/cancel/undo.ts'
-import { compensate } from '../../src/workflows/emit.ts'
+import { batch, compensate } from '../../src/workflows/emit.ts'
 import { defineHandler, type FailureEnd } from '../../src/workflows/handler.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, placed, shopEvents } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
 
 const fails = (): never => {
   throw new Error('no money')
@@ -200,4 +201,33 @@ test('a wait for an event says that the workflow has settled without it, and rej
 
   expect(late.error).toMatchObject({ code: 'timed_out', missing: 'The workflow has settled without one.' })
   expect(aborted.error).toBe('closing time')
+})
+
+const days = 24 * 3600 * 1000
+
+test('a delay, a deadline and the time limit of a join may be longer than the 24.8 days of a timer', async () => {
+  const { store, query } = await openShop()
+  const run = (): void => {}
+  await store.register(
+    defineHandler('remind', { events: shopEvents, on: 'OrderPlaced', delayMs: 30 * days, deadlineMs: 400 * days, run }),
+    defineHandler('split', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => batch([emit('OrderPaid', { method: 'card' }), emit('OrderPaid', { method: 'cash' })]),
+    }),
+    defineJoin('clear', { events: shopEvents, on: 'OrderPaid', joinTimeoutMs: 90 * days, policy: 'all', run }),
+  )
+  await using worker = workerOf(store)
+  await worker.start()
+  await store.workflows.publish('OrderPlaced', { total: 1 })
+  const inDays = (column: string): string => `round(extract(epoch from ${column} - clock_timestamp()) / 86400)::int`
+
+  await waitUntil(async () => (await query('select from ~workflow_joins')).length > 0)
+  const waiting = await query(
+    `select ${inDays('run_at')} as run, ${inDays('expires_at')} as expires from ~workflow_executions where state = 'delayed'`,
+  )
+  const tooLong = (): unknown => defineHandler('remind', { on: 'OrderPlaced', delayMs: 200 * 365 * days, run })
+
+  expect(waiting).toEqual([{ run: 30, expires: 400 }])
+  expect(tooLong).toThrow('delayMs')
 })

@@ -74,7 +74,11 @@ test.each<[string, (ctx: HandlerContext<ShopMap>) => Promise<unknown>, string]>(
   expect(error.code).toBe('non_deterministic')
   expect(error.message).toContain('Handler "pay" called')
   expect(error.message).toContain(said)
-  expect(await shop.store.workflows.get(shop.correlationId).status()).toMatchObject({ state: 'waiting', pending: 1 })
+  expect(await shop.store.workflows.get(shop.correlationId).status()).toMatchObject({
+    state: 'parked',
+    pending: 1,
+    parked: 1,
+  })
 })
 
 test('a catch in the handler does not hide the mismatch, and no step of the wrong code is run', async () => {
@@ -179,4 +183,67 @@ test('more calls after the remembered ones, and branches that end in another ord
 
   expect(status.state).toBe('settled')
   expect(log).toEqual(['more'])
+})
+
+/** Parked, because its code was replaced while it slept. */
+async function parked(options: Partial<HandlerOptions<ShopMap, 'OrderPlaced', 'OrderPaid'>> = {}) {
+  const shop = await replaced(
+    ctx => ctx.step('first', () => 1).then(() => ctx.sleep(60_000)),
+    ctx => ctx.step('other', () => 1),
+    options,
+  )
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
+  return shop
+}
+
+test('a parked execution is a state of its own: of its workflow, of its attempts, of its tree and of the doctor', async () => {
+  const { store, correlationId } = await parked()
+
+  const { items } = await store.workflows.list({ state: 'parked' })
+  const attempts = await store.workflows.attempts({ correlationId })
+  const { items: executions } = await store.workflows.executions.list({ state: 'parked', correlationId })
+  const { roots } = await store.workflows.get(correlationId).tree()
+  const { findings } = await store.doctor()
+  const waited = await outcome(store.workflows.get(correlationId).waitUntilSettled({ timeoutMs: 50 }))
+
+  expect(items).toMatchObject([{ correlationId, state: 'parked', parked: 1, isSettled: false }])
+  expect(attempts.items).toMatchObject([{ kind: 'parked', outcome: 'nonDeterministic', handler: 'pay' }])
+  expect(executions).toMatchObject([{ handler: 'pay', state: 'parked', error: { code: 'non_deterministic' } }])
+  expect(roots).toMatchObject([{ handlers: [{ handler: 'pay', state: 'parked' }] }])
+  expect(findings.filter(({ check }) => check === 'workflows.parked')).toMatchObject([
+    { level: 'warning', message: expect.stringContaining('"pay"'), fix: expect.stringContaining('workflows resume') },
+  ])
+  expect(waited.error).toMatchObject({ code: 'timed_out', message: expect.stringContaining('"pay" is parked') })
+})
+
+test.each(['deadLetter', 'skip', 'stop'] as const)(
+  'a parked execution that is rejected becomes a dead letter, also with onFailure: %s',
+  async onFailure => {
+    const shop = await parked({ onFailure, retries: 5 })
+    const { store, correlationId } = shop
+    const { items } = await store.workflows.executions.list({ state: 'parked' })
+
+    await store.workflows.executions.reject(items[0]!.executionId)
+    const status = await store.workflows.get(correlationId).waitUntilSettled()
+
+    expect(status).toMatchObject({
+      state: 'failed',
+      deadLetters: 1,
+      lastFailure: { handler: 'pay', reason: 'rejected' },
+    })
+    expect((await store.deadLetters.list()).items).toMatchObject([{ reason: 'rejected' }])
+  },
+)
+
+test('an execution that is not parked can be neither resumed nor rejected', async () => {
+  const { store } = await openShop()
+
+  const refused = [
+    await outcome(store.workflows.executions.resume('01936f1c-5d0e-7c11-a4e2-51a6e3c0a001')),
+    await outcome(store.workflows.executions.reject('01936f1c-5d0e-7c11-a4e2-51a6e3c0a001')),
+  ]
+
+  for (const { error } of refused) expect(error).toMatchObject({ code: 'execution_not_parked' })
+  const { error } = await outcome(store.workflows.executions.list({ state: 'sleeping' as 'parked' }))
+  expect(error).toMatchObject({ code: 'invalid_option', option: 'state' })
 })

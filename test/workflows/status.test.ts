@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { WorkflowStatus } from '../../src/workflows/status.ts'
 import { workerOf } from '../support/run-worker.ts'
-import { openShop, paid, placed, shopEvents } from '../support/shop.ts'
+import { openShop, outcome, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 test('SB-03: the last type of a workflow is that of its latest event, not of its first', async () => {
@@ -126,4 +126,15 @@ test('SB-04: a workflow with a requested dead letter is not settled until that w
 
   expect(failed).toMatchObject({ state: 'failed', isSettled: true, deadLetters: 1 })
   expect(fixed).toMatchObject({ state: 'settled', isSettled: true, deadLetters: 0 })
+})
+
+test('a workflow that the store does not know is unknown, not settled, and waiting for it says so', async () => {
+  const { store } = await openShop()
+  const workflow = store.workflows.get('order-47l1')
+
+  const status = await workflow.status()
+  const waited = await outcome(workflow.waitUntilSettled({ timeoutMs: 20 }))
+
+  expect(status).toMatchObject({ state: 'unknown', isSettled: false, pending: 0 })
+  expect(waited.error).toMatchObject({ code: 'timed_out', message: expect.stringContaining('no event') })
 })

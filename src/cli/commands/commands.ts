@@ -2,7 +2,7 @@
  * The tree of commands, in the order that help shows: nouns with their verbs, and commands without a noun.
  *
  *     one file a noun        events, consumers, workflows, … : all its commands, and at the end the list of its verbs
- *     without a noun         init, status, run, bench; dev/ · transfer: export, import, backup, restore · upkeep: doctor, upkeep
+ *     without a noun         init, status, run, bench, verify; dev/ · transfer: export, import, backup, restore · upkeep: doctor, upkeep
  *
  * Guarantee: a file is loaded only when a line asks for a command in it, so `rillflow --help` loads none of them.
  *
@@ -71,6 +71,10 @@ const commands: Commands = {
   ),
   import: command('Load an export into an empty store', async () => (await import('./transfer.ts')).importStore),
   bench: command('Measure the speed of appends and reads', async () => (await import('./bench.ts')).bench),
+  verify: command(
+    'Try your server, pooler and network hard, and judge what they did',
+    async () => (await import('./verify.ts')).verifyServer,
+  ),
   completion: command(
     'Print a script that completes commands in your shell',
     async () => (await import('../completion.ts')).completion,

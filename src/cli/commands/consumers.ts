@@ -186,18 +186,19 @@ const reset = defineCommand({
 
 const remove = defineCommand({
   description:
-    'Deletes the checkpoint and the dead letters. The tables of a read model stay. A consumer whose code still runs begins again.',
+    'Deletes the checkpoint and the dead letters. The tables of a projection stay, unless they are to be dropped. A consumer whose code still runs begins again.',
   arguments: [consumer],
-  options: { group: onlyGroup },
-  examples: ['rillflow consumers remove old-totals --yes'],
+  options: { group: onlyGroup, dropTables: { kind: 'flag', summary: 'Also drop the tables of a projection' } },
+  examples: ['rillflow consumers remove old-totals --yes', 'rillflow consumers remove old-totals --drop-tables --yes'],
   destructive: true,
-  async run({ out, open, confirm, arguments: { name }, options: { group } }) {
+  async run({ out, open, confirm, arguments: { name }, options: { group, dropTables } }) {
     const { store } = await open()
     const before = await statusesOf(store, name, group)
     const letters = before.reduce((sum, { deadLetters }) => sum + deadLetters, 0)
-    if (!(await confirm(`delete the checkpoint and the dead letters (${letters} open) of ${target(name, group)}`)))
-      return
-    await store.consumers.remove(name, { group })
+    const tables = dropTables ? ', and the tables,' : ''
+    const question = `delete the checkpoint and the dead letters (${letters} open)${tables} of ${target(name, group)}`
+    if (!(await confirm(question))) return
+    await store.consumers.remove(name, { group, dropTables })
     out.print({ consumer: name, group, removed: true }, () => `Removed ${target(name, group)}.`)
   },
 })
@@ -297,7 +298,7 @@ function reportResults(out: Output, results: Readonly<Record<string, RunResult>>
     { title: 'RESULT', of: row => kebabCase(row.result) },
     { title: 'EVENTS', of: row => row.events, right: true },
     ...(rows.some(row => row.error !== undefined)
-      ? [{ title: 'ERROR', of: (row: (typeof rows)[number]) => row.error, cut: true }]
+      ? [{ title: 'ERROR', of: (row: (typeof rows)[number]) => row.error, below: true }]
       : []),
   ]
   out.print(rows, style => table(style, rows, columns, ''))

@@ -62,15 +62,15 @@ const list = listCommand({
   columns: ({ now }) => [
     { title: 'OWNER', of: ownerName, paint: (_, colour) => colour.cyan },
     { title: 'EVENT', of: ({ eventId }) => eventId },
-    { title: 'TYPE', of: ({ type }) => type },
+    { title: 'TYPE', of: ({ type }) => type, cut: true },
     {
       title: 'STATE',
       of: ({ state }) => state,
       paint: ({ state }, colour) => paintState(state === 'open' ? 'failed' : state, colour),
     },
-    { title: 'ATTEMPTS', of: ({ attempts }) => attempts, right: true },
-    { title: 'FAILED', of: ({ lastFailedAt }) => ago(lastFailedAt, now), paint: (_, colour) => colour.dim },
-    { title: 'ERROR', of: ({ lastError }) => lastError.message, cut: true },
+    { title: 'ATTEMPTS', of: ({ attempts }) => attempts, right: true, leftOut: 3 },
+    { title: 'FAILED', of: ({ lastFailedAt }) => ago(lastFailedAt, now), leftOut: 1, paint: (_, colour) => colour.dim },
+    { title: 'ERROR', of: ({ lastError }) => lastError.message, below: true },
   ],
 })
 

@@ -16,12 +16,13 @@ import { createInterface } from 'node:readline'
 import { pipeline } from 'node:stream/promises'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { ImportedEvent } from '../../events/import/import.ts'
+import { ExportExists } from '../../transfer/export/errors.ts'
 import type { Explanation } from '../../upkeep/explain/explain.ts'
 import { type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, clockTime, count, digits } from '../output/amount.ts'
 import { type Style, toJson } from '../output/output.ts'
-import { cutTo, fields } from '../output/table.ts'
+import { cutMiddle, cutTo, fields } from '../output/table.ts'
 import { NothingFound, WrongUsage } from '../report-error.ts'
 
 export const eventFilterOptions = {
@@ -194,7 +195,11 @@ const exportEvents = defineCommand({
   description:
     'Writes one event a line, in the form that `events import` reads, up to the end of the log when the export begins.',
   options: {
-    output: { kind: 'text', value: 'FILE', summary: 'The file to write. Default, and for -: stdout' },
+    output: {
+      kind: 'text',
+      value: 'FILE',
+      summary: 'The file to write, which must not exist. Default, and for -: stdout',
+    },
     after: { kind: 'position', value: 'POSITION', summary: 'Only events after this position' },
     to: { kind: 'position', value: 'POSITION', summary: 'Only events up to this position' },
     ...eventFilterOptions,
@@ -219,8 +224,12 @@ const exportEvents = defineCommand({
         bar.update(event.position - after, to - after, 'position')
       }
     }
-    const target = file === undefined ? process.stdout : createWriteStream(file)
-    await pipeline(lines, target, { end: file !== undefined }).finally(() => bar.end())
+    const target = file === undefined ? process.stdout : createWriteStream(file, { flags: 'wx' })
+    await pipeline(lines, target, { end: file !== undefined })
+      .catch((error: NodeJS.ErrnoException) => {
+        throw error.code === 'EEXIST' ? new ExportExists({ output: file! }, error) : error
+      })
+      .finally(() => bar.end())
     if (file === undefined) out.note(`Exported ${count(events, 'event')}.`)
     else out.print({ events, output: file }, () => `Exported ${count(events, 'event')} to ${file}.`)
   },
@@ -330,16 +339,24 @@ export function eventFilter({
   }
 }
 
+/** The widths that a stream and the data of its event have at least. */
+const minStream = 18
+const minData = 20
+
 /** `#42  12:30:05  order-7@3  OrderPaid  {"method":"card"}` */
 export function eventLine(style: Style, event: RecordedEvent): string {
   const { dim, cyan, bold } = style.colour
   const position = `#${event.position}`.padStart(6)
   const time = clockTime(event.createdAt)
-  const stream = `${event.stream}@${event.version}`.padEnd(24)
   const type = event.type.padEnd(18)
   const data = toJson(event.data) ?? ''
+  const place = `@${event.version}`
+  // Type and data are what people look for: a long stream gives way, in its middle.
+  const room = (style.width ?? Number.POSITIVE_INFINITY) - [position, time, type, ''].join('  ').length - minData
+  const name = cutMiddle(event.stream, Math.max(minStream, room) - place.length, style)
+  const stream = `${name}${place}`.padEnd(Math.min(24, Math.max(minStream, room)))
   const used = [position, time, stream, type].join('  ').length + 2
-  const shown = style.width === undefined ? data : cutTo(data, Math.max(10, style.width - used), style)
+  const shown = style.width === undefined ? data : cutTo(data, Math.max(0, style.width - used), style)
   return `${dim(position)}  ${dim(time)}  ${cyan(stream)}  ${bold(type)}  ${shown}`.trimEnd()
 }
 

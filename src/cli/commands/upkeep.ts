@@ -8,7 +8,7 @@ import { type Command, defineCommand } from '../command.ts'
 import { allTenantsOption, forEachStore, resultsAsJson, type TenantResult } from '../every-tenant.ts'
 import { count, digits } from '../output/amount.ts'
 import type { Style } from '../output/output.ts'
-import { fields } from '../output/table.ts'
+import { fields, wrapped } from '../output/table.ts'
 import { asCommand } from './schema.ts'
 
 export const doctor: Command = defineCommand({
@@ -57,12 +57,13 @@ function byTenant<T>(
     .join('\n')
 }
 
-function diagnosisText({ colour }: Style, { findings }: Diagnosis): string {
+function diagnosisText({ colour, width: columns }: Style, { findings }: Diagnosis): string {
   const width = Math.max(...findings.map(({ check }) => check.length))
   const paint = { ok: colour.green, warning: colour.yellow, error: colour.red }
   const lines = findings.flatMap(({ check, level, message, fix }) => {
-    const line = `${paint[level](level.padEnd(7))}  ${check.padEnd(width)}  ${message}`
-    return fix === undefined ? [line] : [line, colour.dim(`${' '.repeat(width + 11)}fix: ${asCommand(fix)}`)]
+    const text = wrapped(message, columns, width + 11).trimStart()
+    const line = `${paint[level](level.padEnd(7))}  ${check.padEnd(width)}  ${text}`
+    return fix === undefined ? [line] : [line, colour.dim(wrapped(`fix: ${asCommand(fix)}`, columns, width + 11))]
   })
   const countOf = (wanted: Finding['level']): number => findings.filter(({ level }) => level === wanted).length
   const summary = `${count(countOf('error'), 'error')}, ${count(countOf('warning'), 'warning')}`

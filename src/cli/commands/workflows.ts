@@ -2,7 +2,7 @@
  * `rillflow workflows`: workflows, their handlers and schedules. A workflow is named by its correlation id.
  *
  *     look       list · show · tree · watch · handlers · schedules
- *     control    publish · signal · cancel · retry
+ *     control    publish · signal · cancel · retry · resume · reject
  *
  * No command here needs the code of handlers: `rillflow run` runs them, and stores which events each of them wants.
  *
@@ -34,7 +34,7 @@ const data = {
 
 /** Listed here and not imported, because the code that has them is not needed for help. */
 const states = [
-  ...(['running', 'waiting', 'failed', 'compensating', 'compensated', 'compensationFailed'] as const),
+  ...(['running', 'waiting', 'parked', 'failed', 'compensating', 'compensated', 'compensationFailed'] as const),
   ...(['cancelled', 'settled'] as const),
 ] satisfies WorkflowState[]
 
@@ -56,8 +56,9 @@ const list = listCommand({
   columns: ({ now }) => [
     { title: 'WORKFLOW', of: ({ correlationId }) => correlationId, paint: (_, colour) => colour.cyan },
     { title: 'STATE', of: ({ state }) => kebabCase(state), paint: ({ state }, colour) => paintState(state, colour) },
-    { title: 'PENDING', of: ({ pending }) => pending, right: true },
-    { title: 'DEAD LETTERS', of: ({ deadLetters }) => deadLetters, right: true },
+    { title: 'PENDING', of: ({ pending }) => pending, right: true, leftOut: 3 },
+    { title: 'PARKED', of: ({ parked }) => parked, right: true, leftOut: 2 },
+    { title: 'DEAD LETTERS', of: ({ deadLetters }) => deadLetters, right: true, leftOut: 1 },
     { title: 'LAST EVENT', of: ({ lastType }) => lastType, cut: true },
     { title: 'STARTED', of: ({ startedAt }) => ago(startedAt, now), paint: (_, colour) => colour.dim },
   ],
@@ -88,7 +89,7 @@ const show = defineCommand({
           right: true,
         },
         { title: 'ENDED', of: ({ at }) => ago(at, style.now), paint: (_, colour) => colour.dim },
-        { title: 'ERROR', of: ({ error }) => error?.message, cut: true },
+        { title: 'ERROR', of: ({ error }) => error?.message, below: true },
       ]
       return `${statusText(style, status)}\n\n${table(style, attempts, columns, 'There are no attempts yet.')}`
     })
@@ -270,6 +271,42 @@ const retry = defineCommand({
   },
 })
 
+const resume = defineCommand({
+  description:
+    'An execution is parked when the code of its handler does not fit its recorded steps. Deploy code that fits first, or it is parked again.',
+  arguments: [workflow],
+  examples: ['rillflow workflows resume 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
+  async run({ out, open, arguments: { workflow } }) {
+    const { store } = await open()
+    const parked = await parkedOf(store, workflow)
+    for (const id of parked) await store.workflows.executions.resume(id)
+    const resumed = count(parked.length, 'parked execution')
+    out.print({ correlationId: workflow, resumed: parked }, () => `Resumed ${resumed} of workflow ${workflow}.`)
+  },
+})
+
+const reject = defineCommand({
+  description:
+    'A runner that has their handlers dead-letters them instead of running them. A retry of such a dead letter runs with the newest version of the handler.',
+  arguments: [workflow],
+  examples: ['rillflow workflows reject 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --yes'],
+  destructive: true,
+  async run({ out, open, confirm, arguments: { workflow } }) {
+    const { store } = await open()
+    const parked = await parkedOf(store, workflow)
+    const executions = count(parked.length, 'parked execution')
+    if (!(await confirm(`dead-letter ${executions} of workflow ${workflow}`))) return
+    for (const id of parked) await store.workflows.executions.reject(id)
+    out.print({ correlationId: workflow, rejected: parked }, () => `Rejected ${executions} of workflow ${workflow}.`)
+  },
+})
+
+async function parkedOf(store: Store, workflow: string): Promise<string[]> {
+  await loadStatus(store, workflow)
+  const page = await store.workflows.executions.list({ state: 'parked', correlationId: workflow, limit: 10_000 })
+  return page.items.map(({ executionId }) => executionId)
+}
+
 const schedules = listCommand({
   options: pageOptions,
   examples: ['rillflow workflows schedules'],
@@ -314,9 +351,10 @@ const handlers = listCommand({
     { title: 'RUNNING', of: ({ open }) => open.running, right: true },
     {
       title: 'WAITING',
-      of: ({ open: { ready, running, ...waiting } }) => Object.values(waiting).reduce((a, b) => a + b, 0),
+      of: ({ open: { ready, running, parked, ...waiting } }) => Object.values(waiting).reduce((a, b) => a + b, 0),
       right: true,
     },
+    { title: 'PARKED', of: ({ open }) => open.parked, right: true },
     { title: 'EVENTS', of: ({ types }) => types?.join(', ') ?? 'all', cut: true },
   ],
 })
@@ -343,7 +381,7 @@ const executions = listCommand({
   empty: 'There are no open executions.',
   list: (store, { workflow: correlationId, ...given }) => store.workflows.executions.list({ ...given, correlationId }),
   columns: ({ now }) => [
-    { title: 'EXECUTION', of: ({ id }) => id },
+    { title: 'EXECUTION', of: ({ executionId }) => executionId },
     { title: 'HANDLER', of: ({ handler }) => handler, paint: (_, colour) => colour.cyan },
     { title: 'STATE', of: ({ state }) => state },
     { title: 'ATTEMPT', of: ({ attempt }) => attempt, right: true },
@@ -376,6 +414,8 @@ export const workflows: Commands = defineVerbs({
   signal: ['Publish an event into a workflow', signal],
   cancel: ['Cancel a workflow', cancel],
   retry: ['Retry the dead letters of a workflow', retry],
+  resume: ['Let the parked executions of a workflow continue', resume],
+  reject: ['Dead-letter the parked executions of a workflow', reject],
   schedules: ['Show the schedules and when they run next', schedules],
   handlers: ['Show the handlers and the executions that they still have', handlers],
 })
@@ -393,6 +433,7 @@ function statusText(style: Style, status: WorkflowStatus): string {
     workflow: style.colour.cyan(status.correlationId),
     state: paintState(status.state, style.colour)(kebabCase(status.state)),
     pending: status.pending,
+    parked: status.parked === 0 ? undefined : status.parked,
     'dead letters': status.deadLetters,
     'last event': status.lastType,
     parent: status.parent,

@@ -7,14 +7,16 @@ export function stateOf(status: ConsumerStatus): string {
   if (status.progressedAt === undefined) return 'new'
   if (status.isPaused) return 'paused'
   if (status.state !== 'active') return status.state
+  if (status.isBeyondHead) return 'beyond the log'
+  if (status.isOrphaned) return 'orphaned'
   if (status.attempts > 0) return 'failing'
   return status.lease === undefined ? 'stopped' : 'running'
 }
 
 /** Also for the states of workflows, executions and dead letters. */
 export function paintState(state: string, colour: Colours): (text: string) => string {
-  if (state === 'failing' || state === 'failed' || state === 'compensationFailed') return colour.red
-  if (state === 'paused' || state === 'rebuilding' || state === 'waiting') return colour.yellow
+  if (['failing', 'failed', 'compensationFailed', 'beyond the log'].includes(state)) return colour.red
+  if (['paused', 'rebuilding', 'waiting', 'parked', 'orphaned'].includes(state)) return colour.yellow
   if (state === 'running' || state === 'inline' || state === 'open') return colour.green
   return colour.dim
 }

@@ -1,6 +1,7 @@
 /**
- * Tables and lists of fields: titles above, two spaces between columns, numbers to the right. On a terminal, the widest column
- * that may be cut is narrowed until a row fits into its line.
+ * Tables and lists of fields: titles above, two spaces between columns, numbers to the right. On a terminal whose line a row
+ * does not fit into, the column that matters gets a line of its own below it, columns that matter least are left out, and
+ * then the widest column that may be cut is narrowed.
  */
 import type { Colours, Style } from './output.ts'
 
@@ -11,36 +12,94 @@ export interface Column<Row> {
   readonly right?: boolean | undefined
   /** May be cut on a narrow terminal. Default false. */
   readonly cut?: boolean | undefined
+  /** Gets a line of its own, whole, on a terminal that is too narrow. For the column that people look for. */
+  readonly below?: boolean | undefined
+  /** Left out on a terminal that is too narrow, the highest number first. */
+  readonly leftOut?: number | undefined
   readonly paint?: ((row: Row, colour: Colours) => (text: string) => string) | undefined
 }
 
 /** `empty` is printed instead of a table without rows. */
 export function table<Row>(style: Style, rows: readonly Row[], columns: readonly Column<Row>[], empty: string): string {
   if (rows.length === 0) return style.colour.dim(empty)
-  const cells = rows.map(row => columns.map(column => cellOf(column.of(row))))
-  const widths = columns.map(({ title }, at) => Math.max(widthOf(title), ...cells.map(row => widthOf(row[at]!))))
-  narrow(widths, columns, style.width)
+  const { shown, below } = arranged(rows, columns, style.width)
+  const cells = rows.map(row => shown.map(column => cellOf(column.of(row))))
+  const widths = widthsOf(shown, cells)
+  narrow(widths, shown, style.width)
   const pad = (text: string, at: number): string => {
-    const shown = cutTo(text, widths[at]!, style)
-    const space = ' '.repeat(Math.max(0, widths[at]! - widthOf(shown)))
-    if (columns[at]!.right) return space + shown
-    return at === columns.length - 1 ? shown : shown + space
+    const fitted = cutTo(text, widths[at]!, style)
+    const space = ' '.repeat(Math.max(0, widths[at]! - widthOf(fitted)))
+    if (shown[at]!.right) return space + fitted
+    return at === shown.length - 1 ? fitted : fitted + space
   }
-  const title = columns
+  const title = shown
     .map((column, at) => pad(column.title, at))
     .join('  ')
     .trimEnd()
-  const lines = cells.map((row, index) =>
-    row
+  const lines = cells.flatMap((row, index) => {
+    const line = row
       .map((text, at) => {
-        const { paint } = columns[at]!
+        const { paint } = shown[at]!
         const padded = pad(text, at)
         return paint === undefined ? padded : paint(rows[index]!, style.colour)(padded)
       })
       .join('  ')
-      .trimEnd(),
-  )
+      .trimEnd()
+    const text = below?.of(rows[index]!)
+    return text === undefined ? [line] : [line, wrapped(cellOf(text), style.width, 2)]
+  })
   return [style.colour.dim(title), ...lines].join('\n')
+}
+
+/** The columns that are shown side by side, and the one that goes below each row. */
+function arranged<Row>(
+  rows: readonly Row[],
+  columns: readonly Column<Row>[],
+  width: number | undefined,
+): { readonly shown: readonly Column<Row>[]; readonly below: Column<Row> | undefined } {
+  const excessOf = (some: readonly Column<Row>[]): number =>
+    width === undefined
+      ? 0
+      : sumOf(
+          widthsOf(
+            some,
+            rows.map(row => some.map(column => cellOf(column.of(row)))),
+          ),
+        ) - width
+  if (excessOf(columns) <= 0) return { shown: columns, below: undefined }
+  const below = columns.find(column => column.below)
+  let shown = columns.filter(column => column !== below)
+  while (excessOf(shown) > 0) {
+    const last = shown.reduce<Column<Row> | undefined>(
+      (found, each) => (each.leftOut !== undefined && each.leftOut > (found?.leftOut ?? 0) ? each : found),
+      undefined,
+    )
+    if (last === undefined) break
+    shown = shown.filter(column => column !== last)
+  }
+  return { shown, below }
+}
+
+function widthsOf<Row>(columns: readonly Column<Row>[], cells: readonly (readonly string[])[]): number[] {
+  return columns.map(({ title }, at) => Math.max(widthOf(title), ...cells.map(row => widthOf(row[at]!))))
+}
+
+function sumOf(widths: readonly number[]): number {
+  return widths.reduce((sum, each) => sum + each + 2, -2)
+}
+
+/** A text in lines of at most `width`, each after so many spaces. A word that is longer stays whole. */
+export function wrapped(text: string, width: number | undefined, indent: number): string {
+  const space = ' '.repeat(indent)
+  if (width === undefined) return space + text
+  const lines: string[] = []
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)
+    if (line !== undefined && widthOf(line) + 1 + widthOf(word) <= width - indent)
+      lines[lines.length - 1] = `${line} ${word}`
+    else lines.push(word)
+  }
+  return lines.map(line => space + line).join('\n')
 }
 
 /** One thing: a name and a value on each line. A field whose value is undefined is left out. */
@@ -60,6 +119,14 @@ export function cutTo(text: string, width: number, { symbols }: Style): string {
   return characters.length <= width ? text : characters.slice(0, Math.max(0, width - 1)).join('') + symbols.ellipsis
 }
 
+/** Keeps the beginning, which has the category, and the end, which tells ids apart. */
+export function cutMiddle(text: string, width: number, { symbols }: Style): string {
+  const characters = [...text]
+  if (characters.length <= width) return text
+  const end = Math.floor((width - 1) / 2)
+  return `${characters.slice(0, width - 1 - end).join('')}${symbols.ellipsis}${characters.slice(-end).join('')}`
+}
+
 function cellOf(value: string | number | undefined): string {
   if (value === undefined || value === '') return '-'
   // A cell is one line, even if a name or a message has line breaks.
@@ -75,7 +142,7 @@ const minWidth = 8
 
 function narrow<Row>(widths: number[], columns: readonly Column<Row>[], width: number | undefined): void {
   if (width === undefined) return
-  let excess = widths.reduce((sum, each) => sum + each + 2, -2) - width
+  let excess = sumOf(widths) - width
   while (excess > 0) {
     const cuttable = columns.flatMap((column, at) => (column.cut && widths[at]! > minWidth ? [at] : []))
     if (cuttable.length === 0) return

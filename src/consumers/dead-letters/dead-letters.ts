@@ -18,7 +18,7 @@
 
 import { InvalidOption } from '../../core/errors.ts'
 import { nearestName, textFault } from '../../core/name.ts'
-import { refuseUnknownOptions } from '../../core/options.ts'
+import { refuseUnknownOptions, refusingUnknownOptions } from '../../core/options.ts'
 import type { Page, PageOptions } from '../../core/page.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -115,7 +115,7 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
     return reason ?? new RetryPending({ of: name, eventId })
   }
 
-  return {
+  const deadLetters: DeadLetters = {
     list: async (options = {}) => listDeadLetters(log, options),
     groups: async (options = {}) => groupDeadLetters(log, options),
     stats: async (options = {}) => countDeadLetters(log, options),
@@ -167,6 +167,7 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
       await change({ of, eventId, wanted: 'deleted' }, (_, row, id) => remove(log, row, id))
     },
   }
+  return refusingUnknownOptions('store.deadLetters', deadLetters, { retry: [2, ['data']], resolve: [2, ['note']] })
 }
 
 interface OneChange {

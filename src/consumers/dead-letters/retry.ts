@@ -95,7 +95,7 @@ export interface EditedData {
 /** The data, checked as that of an event of this type is when it is appended: a retry gets it in the newest shape. */
 export async function editedData(log: Log, type: string, data: unknown): Promise<EditedData> {
   const checks: Promise<void>[] = []
-  const checked = checkEvent(log, { type, data }, {}, checks)
+  const checked = checkEvent(log, '', { type, data }, {}, checks)
   await Promise.all(checks)
   return { type, data: checked.data, schemaVersion: checked.schemaVersion }
 }

@@ -19,7 +19,7 @@ import type { OldRows } from '../../database/prune.ts'
 import { type Fragment, fragment, type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { lastEntries, withChange } from '../consumers.sql.ts'
-import { type Held, heldRow, holdLease, lostBy } from '../row.ts'
+import { type Held, heldRow, holdLease, lostBy, notOfAnError } from '../row.ts'
 import { describeError } from '../run/failure.ts'
 import { consumerNames } from '../schema.ts'
 import { fingerprint } from './fingerprint.ts'
@@ -41,6 +41,8 @@ export interface FailedEvent {
   readonly error: unknown
   /** How often it was tried since it was last recorded. */
   readonly attempts: number
+  /** When it failed first. Default: as the row of the consumer says, or now. */
+  readonly firstFailedAt?: Date | undefined
 }
 
 /** More about the dead letter of a handler. */
@@ -51,6 +53,8 @@ export interface FailedExecution {
   readonly fingerprint: string
   /** The errors of the attempts before the last, a JSON array with at most 20 entries. */
   readonly earlier: Fragment
+  /** When the first of these attempts failed, or null. */
+  readonly firstFailedAt: Fragment
   /** The error of the handler's `onDeadLetter`, if that failed. */
   readonly onDeadLetter?: string | undefined
 }
@@ -64,7 +68,7 @@ export interface FailedExecution {
 export async function record(
   log: Log,
   { consumer, fence }: Held,
-  { event, error, attempts }: FailedEvent,
+  { event, error, attempts, firstFailedAt }: FailedEvent,
   executor: Executor,
   execution?: FailedExecution,
 ): Promise<void> {
@@ -74,6 +78,8 @@ export async function record(
   const described = JSON.stringify({ ...describeError(error), ...(onDeadLetter === undefined ? {} : { onDeadLetter }) })
   const last = fragment`jsonb_build_object('at', ${clock}(failed.position)) || ${described}::jsonb`
   const earlier = execution?.earlier ?? earlierErrors(log, consumer, id)
+  const known = firstFailedAt === undefined ? firstFailure(log, consumer, id) : fragment`${firstFailedAt}::timestamptz`
+  const first = execution?.firstFailedAt ?? known
   await executor.run(sql`/* dead_letters.record */
     insert into ${consumerNames(log).dead_letters} as d
       (consumer, event_id, position, stream, version, type, fence, attempts, execution, correlation_id, reason,
@@ -81,7 +87,8 @@ export async function record(
     select ${consumer}::text, ${id}::uuid, failed.position, ${stream}::text, ${version}::bigint, ${type}::text,
       ${fence}::bigint, ${attempts}::integer, ${execution?.id ?? null}::uuid,
       ${execution?.correlationId ?? null}::text, ${execution === undefined ? null : snakeCase(execution.reason)}::text,
-      ${execution?.fingerprint ?? fingerprint(consumer, error)}::text, ${clock}(failed.position), ${clock}(failed.position),
+      ${execution?.fingerprint ?? fingerprint(consumer, error)}::text, coalesce(${first}, ${clock}(failed.position)),
+      ${clock}(failed.position),
       ${lastEntries(fragment`${earlier} || jsonb_build_array(${last})`)}
     from unnest(array[${position}::bigint]) as failed(position)
     on conflict (consumer, event_id) do update
@@ -107,12 +114,22 @@ export async function record(
 /** The errors of the attempts before this one are still in the consumer's row. */
 function earlierErrors(log: Log, consumer: string, eventId: string): Fragment {
   return fragment`coalesce((
-        select (c.last_error -> 'earlier') || jsonb_build_array(c.last_error - '{earlier,eventId,position}'::text[])
+        select (c.last_error -> 'earlier') || jsonb_build_array(c.last_error - ${notOfAnError})
         from ${consumerNames(log).consumers} as c
         where c.name = ${consumer}::text
           and c.attempts > 0
           and c.last_error ->> 'eventId' = ${eventId}::text
           and c.last_error ? 'earlier'), '[]')`
+}
+
+/** When the event failed first, as the consumer's row says; null if it says nothing of it. */
+function firstFailure(log: Log, consumer: string, eventId: string): Fragment {
+  return fragment`(
+        select (c.last_error ->> 'firstAt')::timestamptz
+        from ${consumerNames(log).consumers} as c
+        where c.name = ${consumer}::text
+          and c.attempts > 0
+          and c.last_error ->> 'eventId' = ${eventId}::text)`
 }
 
 // ── Retried under the lease of the consumer ──────────────────────────────────────────────────────────────────

@@ -33,6 +33,10 @@ export interface Work {
   readonly log: Log
   readonly consumer: Consumer
   readonly lease: Held
+  /** The checkpoint that is stored. */
+  readonly from: number
+  /** The most events that this batch could have had. */
+  readonly batchLimit: number
   /** How often the first event after the checkpoint has failed. */
   readonly attempts: number
   readonly breaker: Breaker | undefined
@@ -85,7 +89,9 @@ async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<B
       : events.findIndex(event => faults.has(event.position))
   if (bad >= 0) return failAt(work, events, bad, faults.get(events[bad]!.position))
   if (work.attempts === 0) {
-    const done = await work.consumer.handleAtOnce?.(events, { fence: work.lease.fence, checkpoint: reached, faults })
+    const done = await work.consumer.handleAtOnce?.(events, {
+      ...{ fence: work.lease.fence, from: work.from, checkpoint: reached, faults },
+    })
     if (done !== undefined) return allApplied(events, reached, done.isPaused)
   }
   const tried = await tryAll(work, events, reached)
@@ -96,7 +102,7 @@ async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<B
   const isFirst = tried.at === 0 && outcome.processed === 1 && work.attempts === 0
   if (!isFirst || outcome.isPaused || events.length === 1) return outcome
   // Bad events seldom come alone: two transactions and a read for each would be slow.
-  const rest = await oneByOne({ ...work, attempts: 0 }, events.slice(1), reached, true)
+  const rest = await oneByOne({ ...work, from: outcome.checkpoint, attempts: 0 }, events.slice(1), reached, true)
   return { ...rest, processed: rest.processed + 1, error: rest.error ?? outcome.error, end: rest.end ?? outcome.end }
 }
 
@@ -116,7 +122,7 @@ async function tryAll(
   try {
     const { isPaused } = await attempt.run(async tx => {
       await attempt.handle(tx, events)
-      return save(work.log, work.lease, { checkpoint }, tx)
+      return save(work.log, work.lease, { from: work.from, checkpoint, batchLimit: work.batchLimit }, tx)
     })
     return allApplied(events, checkpoint, isPaused)
   } catch (error) {
@@ -171,7 +177,7 @@ async function oneByOne(
           if (isLast || !isDone) return { ...conclusion, processed: at + (isDone ? 1 : 0) }
         }
       }
-      const { isPaused } = await save(work.log, work.lease, { checkpoint: reached }, tx)
+      const { isPaused } = await save(work.log, work.lease, { from: work.from, checkpoint: reached }, tx)
       return allApplied(events, reached, isPaused)
     })
   } catch (error) {

@@ -44,11 +44,14 @@ export function isInterruption(error: unknown): boolean {
 }
 
 const interruptions: ReadonlySet<string> = new Set([
+  'checkpoint_moved',
   'connection_lost',
+  'database_read_only',
   'database_unreachable',
   'directory_unreachable',
   'lease_lost',
   'outcome_unknown',
+  'server_full',
   'server_in_recovery',
   'store_closed',
   'tenant_moving',

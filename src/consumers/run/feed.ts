@@ -1,7 +1,6 @@
 /**
- * Pages of the log for consumers. Near the end of the log many want the same events at the same moment: one read,
- * without a filter, serves all of them, and each takes the events that it wants. A consumer that is far behind reads
- * alone, filtered by the database.
+ * Pages of the log for consumers. Near the end of the log one read serves all of them (`events/read/shared.ts`). A
+ * consumer that is far behind reads alone, filtered by the database.
  */
 
 import type { RecordedEvent } from '../../events/definition.ts'
@@ -10,12 +9,12 @@ import {
   type CopiedPage,
   fetchPage,
   isCopied,
-  matches,
   type Page,
   type PageRequest,
   pageOfCopied,
   readPage,
 } from '../../events/read/page.ts'
+import { maxShared, type SharedReads } from '../../events/read/shared.ts'
 import type { ConsumerFilter } from '../consumer.ts'
 
 export interface Feed {
@@ -34,38 +33,12 @@ export interface PageReader {
   forget(): void
 }
 
-interface SharedRead {
-  readonly after: number
-  readonly to: number
-  readonly page: Promise<Page>
-}
-
-/** A read is shared if it begins at most this many positions before the end. */
-const nearEnd = 500
-/** The number of cached reads: consumers of one runner are seldom further apart. */
-const keptReads = 4
-
-export function openFeed(log: Log): Feed {
-  let kept: SharedRead[] = []
-
-  const share = (after: number, to: number): SharedRead => {
-    const covers = (read: SharedRead): boolean => read.after <= after && after < read.to && read.to >= to
-    const known = kept.find(covers)
-    if (known !== undefined) return known
-    const limit = Number(nearEnd)
-    const read: SharedRead = { after, to, page: readPage(log, { filter: {}, after, to, limit }) }
-    kept = [...kept, read].slice(-keptReads)
-    read.page.catch(() => {
-      kept = kept.filter(each => each !== read)
-    })
-    return read
-  }
-
+export function openFeed(log: Log, shared: SharedReads): Feed {
   const page: Feed['page'] = async (filter, after, to, limit) => {
     const { where, ...rest } = filter
     const whole =
-      to - after <= nearEnd
-        ? cut(await share(after, to).page, rest, after, limit)
+      to - after <= maxShared
+        ? await shared.page(rest, after, to, limit)
         : await readPage(log, { filter: rest, after, to, limit })
     return where === undefined ? whole : chosen(whole, where)
   }
@@ -73,9 +46,7 @@ export function openFeed(log: Log): Feed {
   return {
     page,
     reader: filter => openReader(log, filter, page),
-    forget() {
-      kept = []
-    },
+    forget: shared.forget,
   }
 }
 
@@ -133,21 +104,6 @@ function openReader(log: Log, filter: ConsumerFilter, readShared: Feed['page']):
     },
     forget,
   }
-}
-
-/** The part of a shared page that one consumer wants. */
-function cut(page: Page, filter: ConsumerFilter, after: number, limit: number): Page {
-  const fits = (event: RecordedEvent): boolean =>
-    event.position > after &&
-    (matches(event, filter) || (page.faults.has(event.position) && fitsAsStored(event, filter)))
-  const events = page.events.filter(fits)
-  if (events.length <= limit) return { ...page, events }
-  return { ...page, events: events.slice(0, limit), reached: events[limit - 1]!.position }
-}
-
-/** An event that could not be decoded has its stored type, which may differ from the type that readers know. */
-function fitsAsStored(event: RecordedEvent, filter: ConsumerFilter): boolean {
-  return matches(event, { ...filter, types: undefined })
 }
 
 function chosen(page: Page, where: (event: RecordedEvent) => boolean): Page {

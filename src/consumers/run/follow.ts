@@ -55,7 +55,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   const { log } = parts
   const { lease, drain, lost } = hold
   const breaker = consumer.breaker && circuitBreaker(consumer.name, log.clock, consumer.breaker)
-  const pace = setPace(log.database, consumer)
+  const pace = setPace(log.database, consumer, lease.batchLimit)
   const pages = parts.feed.reader(consumer.filter)
   const interruption = interruptible(hold)
   let progress: Progress | undefined
@@ -66,7 +66,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
     while (!drain.aborted && !lost.aborted) {
       try {
         if (progress === undefined) await consumer.prepare?.(drain)
-        progress ??= await readProgress(log, hold)
+        progress ??= await hold.limited(() => readProgress(log, hold))
         if (progress === undefined) return
         if (interruption.taken()) {
           const { nextInMs } = await replayRequested({ log }, consumer, hold)
@@ -87,13 +87,14 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
           ? Math.max(1, (error as unknown as { retryInMs: number }).retryInMs)
           : delay(troubleBackoff, ++troubles)
         log.telemetry.log.warn({ schema: log.schema, consumer: consumer.name, error }, 'A consumer cannot continue.')
-        await noteError(log, hold, error)
+        await noteError(log, hold, error, pace.limit())
         await interruption.wait(waitMs)
       }
     }
     if (progress !== undefined) await saveCursor(progress)
   } catch (error) {
-    if (!isRillflowError(error, 'lease_lost')) throw error
+    // The next holder begins with the row.
+    if (!isRillflowError(error, 'lease_lost') && !isRillflowError(error, 'checkpoint_moved')) throw error
   } finally {
     interruption.dispose()
   }
@@ -111,7 +112,8 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
       at.seen = now
       if (now.settled <= at.cursor) return false
     }
-    const page = await pages.next(at.cursor, at.seen.settled, pace.limit())
+    const { settled } = at.seen
+    const page = await hold.limited(() => pages.next(at.cursor, settled, pace.limit()))
     if (page.events.length === 0) {
       at.cursor = page.reached
       const isFar = at.cursor - at.saved >= saveEveryEvents
@@ -123,12 +125,22 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
 
   async function apply(at: Progress, page: Page): Promise<boolean> {
     const started = performance.now()
-    const work = { log, consumer, lease, attempts: at.attempts, breaker, lost }
+    const work = {
+      log,
+      consumer,
+      lease,
+      from: at.saved,
+      batchLimit: pace.limit(),
+      attempts: at.attempts,
+      breaker,
+      lost,
+    }
     const outcome = await applyPage(work, page).catch((error: unknown) => {
       if (isRillflowError(error, 'consumer_timeout')) pace.tooLong(page.events.length)
       throw error
     })
     if (outcome.error === undefined) pace.took(outcome.processed, performance.now() - started)
+    else if (isRillflowError(outcome.error, 'consumer_timeout')) pace.tooLong(page.events.length)
     at.cursor = at.saved = outcome.checkpoint
     at.attempts = outcome.attempts
     at.notBefore = outcome.retryInMs > 0 ? performance.now() + outcome.retryInMs : 0
@@ -157,7 +169,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
 
   async function saveCursor(at: Progress): Promise<void> {
     if (at.cursor <= at.saved || at.attempts > 0) return
-    await save(log, lease, { checkpoint: at.cursor }, log.database)
+    await save(log, lease, { from: at.saved, checkpoint: at.cursor }, log.database)
     at.saved = at.cursor
     savedAt = performance.now()
   }
@@ -170,7 +182,7 @@ class Stopped extends Error {
   }
 }
 
-/** Where the row says that the consumer is; undefined if it is paused. */
+/** Where the row says that the consumer is; undefined if it is paused. [lease-4] */
 async function readProgress(log: Log, { lease }: HeldLease): Promise<Progress | undefined> {
   const [row] = await log.database.run<{
     checkpoint: number
@@ -196,8 +208,8 @@ async function readProgress(log: Log, { lease }: HeldLease): Promise<Progress | 
 }
 
 /** For `status`. A failure to write it is ignored: the database itself may be away. */
-async function noteError(log: Log, { lease }: HeldLease, error: unknown): Promise<void> {
-  await reportError(log, lease, describeError(error)).catch(() => {})
+async function noteError(log: Log, { lease }: HeldLease, error: unknown, batchLimit: number): Promise<void> {
+  await reportError(log, lease, describeError(error), batchLimit).catch(() => {})
 }
 
 /** A request that is due later than this is found by the next look of the runner. */

@@ -155,7 +155,7 @@ export async function applyPolicy(
   attempt: number,
   savesPassed = true,
 ): Promise<PolicyOutcome> {
-  const { log, consumer, lease, breaker } = work
+  const { log, consumer, lease, from, breaker } = work
   const { telemetry } = log
   const about = { schema: log.schema, consumer: consumer.name, eventId: event.id, position: event.position, attempt }
   const stored = { ...describeError(error), eventId: event.id, position: event.position, attempt }
@@ -163,7 +163,7 @@ export async function applyPolicy(
   telemetry.count('consumer_failures_total', 1, consumer.name)
 
   const wait = async (attempts: number, retryInMs: number): Promise<PolicyOutcome> => {
-    const { isPaused } = await save(log, lease, { checkpoint: before, attempts, retryInMs, error: stored }, tx)
+    const { isPaused } = await save(log, lease, { from, checkpoint: before, attempts, retryInMs, error: stored }, tx)
     return { checkpoint: before, attempts, retryInMs, isPaused, end: undefined, error }
   }
 
@@ -186,7 +186,7 @@ export async function applyPolicy(
   const checkpoint = isStopped ? before : event.position
   const attempts = isStopped ? attempt : 0
   if (!isStopped && !savesPassed) return { checkpoint, attempts, retryInMs: 0, isPaused: false, end, error }
-  const progress = { checkpoint, attempts, error: stored, pause: isStopped && consumer.pausesWhenStopped }
+  const progress = { from, checkpoint, attempts, error: stored, pause: isStopped && consumer.pausesWhenStopped }
   const { isPaused } = await save(log, lease, progress, tx)
   return { checkpoint, attempts, retryInMs: 0, isPaused, end, error }
 }

@@ -25,9 +25,11 @@ import { type Consumer, ensureConsumer } from '../consumer.ts'
 import type { Consumers } from '../consumers.ts'
 import { replayRequested } from '../dead-letters/replay.ts'
 import { CheckpointBeyondHead } from '../errors.ts'
-import { type Lease, newOwner, release, save, take } from '../row.ts'
+import { type Lease, newOwner, release, reportError, save, take } from '../row.ts'
 import type { HeldLease } from '../runners/runnable.ts'
 import { applyPage, type BatchOutcome } from './batch.ts'
+import { describeError } from './failure.ts'
+import { type Pace, setPace } from './pace.ts'
 
 export interface RunResult {
   readonly result: 'idle' | 'paused' | 'backoff' | 'leasedByOther' | 'inline' | 'rebuilding' | 'processed' | 'stopped'
@@ -46,27 +48,35 @@ export function runOnce(consumers: Consumers, consumer: Consumer, options: RunOp
   return runLeased(consumers, consumer, options, () => false)
 }
 
-/** Batches until a consumer can apply no event now; returns how many events were passed. */
+/**
+ * Batches until no consumer can apply an event now; returns how many events were passed. A consumer that cannot run does
+ * not delay the others: its error is thrown after they have run.
+ */
 export async function runUntilIdle(
   consumers: Consumers,
   all: readonly Consumer[],
   { signal }: RunOptions = {},
 ): Promise<number> {
   let total = 0
+  let failure: { readonly error: unknown } | undefined
   for (const consumer of all) {
     for (;;) {
       throwIfAborted(signal)
       const until = performance.now() + consumer.leaseMs / 3
       const isTime = (): boolean => performance.now() < until
       const { result, count } = await runLeased(consumers, consumer, { signal }, isTime).catch((error: unknown) => {
-        // Another runner continued with it, or an operator changed it.
-        if (isRillflowError(error, 'lease_lost')) return { result: 'processed' as const, count: 0 }
-        throw error
+        // Another runner continued with it, an operator changed it, or the server has lost its last writes.
+        if (isRillflowError(error, 'lease_lost') || isRillflowError(error, 'checkpoint_moved'))
+          return { result: 'processed' as const, count: 0 }
+        if (signal?.aborted || !isRillflowError(error, 'checkpoint_beyond_head')) throw error
+        failure ??= { error }
+        return { result: 'idle' as const, count: 0 }
       })
       total += count
       if (result !== 'processed') break
     }
   }
+  if (failure !== undefined) throw failure.error
   return total
 }
 
@@ -86,9 +96,10 @@ async function runLeased(
   try {
     if (lease.retryInMs > 0) return { result: 'backoff', count: 0 }
     const lost = signal ?? new AbortController().signal
-    const held: HeldLease = { lease, drain: lost, lost, onRequest: () => () => {} }
+    const held: HeldLease = { lease, drain: lost, lost, onRequest: () => () => {}, limited: work => work() }
     const { replayed } = await replayRequested({ log }, consumer, held)
-    const at: Progress = { checkpoint: lease.checkpoint, attempts: lease.attempts, isPaused: false }
+    const pace = setPace(log.database, consumer, lease.batchLimit)
+    const at: Progress = { checkpoint: lease.checkpoint, attempts: lease.attempts, isPaused: false, pace }
     let last = await runHeld(consumers, consumer, lease, at, lost)
     let count = last.count
     while (last.result === 'processed' && last.error === undefined && !at.isPaused && !lost.aborted && continues()) {
@@ -108,6 +119,7 @@ interface Progress {
   checkpoint: number
   attempts: number
   isPaused: boolean
+  readonly pace: Pace
 }
 
 /** Reads pages until one has events, and applies that one; pages without any only move the checkpoint. */
@@ -122,17 +134,29 @@ async function runHeld(
   const { checkpoint } = at
   if (head < checkpoint) throw new CheckpointBeyondHead({ consumer: consumer.name, checkpoint, head })
   while (at.checkpoint < settled) {
-    const page = await feed.page(consumer.filter, at.checkpoint, settled, consumer.batchSize)
+    const page = await feed.page(consumer.filter, at.checkpoint, settled, at.pace.limit())
     if (page.events.length > 0) {
-      const work = { log, consumer, lease, attempts: at.attempts, breaker: undefined, lost }
-      const outcome = await applyPage(work, page)
+      const started = performance.now()
+      const known = { from: at.checkpoint, attempts: at.attempts, batchLimit: at.pace.limit() }
+      const work = { log, consumer, lease, ...known, breaker: undefined, lost }
+      const outcome = await applyPage(work, page).catch((error: unknown) => {
+        if (!isRillflowError(error, 'consumer_timeout')) throw error
+        return error
+      })
+      if (outcome instanceof Error) {
+        // The batch was too large, not the event at fault: fewer the next time.
+        at.pace.tooLong(page.events.length)
+        await reportError(log, lease, describeError(outcome), at.pace.limit())
+        return { result: 'processed', count: 0, error: outcome }
+      }
+      if (outcome.error === undefined) at.pace.took(outcome.processed, performance.now() - started)
       at.checkpoint = outcome.checkpoint
       at.attempts = outcome.attempts
       at.isPaused = outcome.isPaused
       return resultOf(outcome)
     }
+    await save(log, lease, { from: at.checkpoint, checkpoint: page.reached }, log.database)
     at.checkpoint = page.reached
-    await save(log, lease, { checkpoint: at.checkpoint }, log.database)
   }
   return { result: 'idle', count: 0 }
 }

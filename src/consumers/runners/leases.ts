@@ -5,9 +5,14 @@
  *                    └──► another runner's ──► drain: running work completes ──► release
  *                    └──► the fence is another one ──► lost: cut off at once
  *
+ * A holder that is stuck, because a call to the database never ends, loses its lease, and its runner does not ask for it for
+ * a while, so that another runner continues.
+ *
  * A lease whose runner cannot reach the database is lost, too, once it may have expired: another runner may have taken
  * it by then.
  */
+import { abortable } from '../../core/abort.ts'
+import { isRillflowError } from '../../core/errors.ts'
 import { runDetached } from '../../core/service.ts'
 import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
@@ -20,11 +25,13 @@ import type { View } from './row.ts'
 import type { HeldLease, Leased } from './runnable.ts'
 
 export interface Leases {
-  /** Those held now, for the heartbeat to renew. */
+  /** Those held now, for the heartbeat to renew. Holders that are stuck lose theirs. */
   held(): readonly { readonly lease: Lease; readonly leaseMs: number }[]
+  /** Whether this runner leaves the consumer to others for now, because its holder was stuck here. */
+  isLeft(name: string): boolean
   names(): string[]
-  /** Makes the rows of consumers that have none. */
-  ensure(leased: readonly Leased[]): Promise<void>
+  /** Makes the rows of consumers that have none; returns why a row is refused, by the name of its consumer. */
+  ensure(leased: readonly Leased[]): Promise<ReadonlyMap<string, unknown>>
   /** Releases the consumers that other runners should hold, and takes ours that are free. */
   follow(view: View, leased: readonly Leased[]): Promise<void>
   /** The database could not be reached since then: loses every lease that may have expired. */
@@ -51,7 +58,12 @@ interface Running {
   readonly lost: AbortController
   readonly requestListeners: Set<() => void>
   readonly ended: Promise<void>
+  /** The work that must end soon. */
+  readonly limited: { since: number | undefined }
 }
+
+/** How long a call to the database may take before its holder counts as stuck, and how long it is then left to others. */
+const maxStuckMs = ({ leaseMs }: Leased): number => Math.max(5_000, 4 * leaseMs)
 
 /** Leases that are taken at the same time; more would only queue for connections. */
 const maxTakenAtOnce = 4
@@ -62,23 +74,38 @@ export function openLeases(
 ): Leases {
   const running = new Map<string, Running>()
   const ensured = new Set<string>()
+  /** Until when a consumer is left to others. */
+  const left = new Map<string, number>()
   let isDraining = false
 
   return {
-    held: () => [...running.values()].map(({ lease, leased }) => ({ lease, leaseMs: leased.leaseMs })),
+    held() {
+      for (const each of running.values()) if (isStuck(each)) leave(each)
+      const renewed = [...running.values()].filter(({ lost }) => !lost.signal.aborted)
+      return renewed.map(({ lease, leased }) => ({ lease, leaseMs: leased.leaseMs }))
+    },
+    isLeft,
     names: () => [...running.keys()],
     async ensure(leased) {
+      const refused = new Map<string, unknown>()
       for (const each of leased) {
         if (each.isMade === true || ensured.has(each.name)) continue
-        await ensureConsumer(log, each)
-        ensured.add(each.name)
+        try {
+          await ensureConsumer(log, each)
+          ensured.add(each.name)
+        } catch (error) {
+          // It cannot begin where it is said to: the others run all the same.
+          if (!isRillflowError(error, 'invalid_option')) throw error
+          refused.set(each.name, error)
+        }
       }
+      return refused
     },
     async follow(view, leased) {
       const mine = isDraining ? new Set<string>() : assignedTo(id, view)
       for (const each of running.values()) review(each, view, mine)
       const byName = new Map(leased.map(each => [each.name, each]))
-      const free = [...mine].filter(name => !running.has(name) && isFree(view, name))
+      const free = [...mine].filter(name => !running.has(name) && !isLeft(name) && isFree(view, name))
       for (let at = 0; at < free.length; at += maxTakenAtOnce)
         await Promise.all(free.slice(at, at + maxTakenAtOnce).map(name => begin(byName.get(name)!)))
     },
@@ -134,15 +161,24 @@ export function openLeases(
     const drain = new AbortController()
     const lost = new AbortController()
     const requestListeners = new Set<() => void>()
+    const limited: Running['limited'] = { since: undefined }
     const held: HeldLease = {
       ...{ lease, drain: drain.signal, lost: lost.signal },
       onRequest(listener) {
         requestListeners.add(listener)
         return () => requestListeners.delete(listener)
       },
+      async limited(work) {
+        limited.since = performance.now()
+        try {
+          return await abortable(work(), lost.signal)
+        } finally {
+          limited.since = undefined
+        }
+      },
     }
     const ended = runDetached(() => runHeld(leased, held))
-    running.set(leased.name, { leased, lease, drain, lost, requestListeners, ended })
+    running.set(leased.name, { leased, lease, drain, lost, requestListeners, ended, limited })
     if (isDraining) drain.abort()
   }
 
@@ -161,6 +197,26 @@ export function openLeases(
     publish(leased.name, 'released')
     wake.changed()
     onReleased()
+  }
+
+  function isStuck({ limited: { since = Number.POSITIVE_INFINITY }, leased }: Running): boolean {
+    return performance.now() - since > maxStuckMs(leased)
+  }
+
+  function leave(each: Running): void {
+    const { name } = each.leased
+    left.set(name, performance.now() + maxStuckMs(each.leased))
+    log.telemetry.log.warn(
+      { schema: log.schema, consumer: name },
+      'A consumer makes no progress, so its lease is given up.',
+    )
+    lose(each)
+  }
+
+  function isLeft(name: string): boolean {
+    const until = left.get(name)
+    if (until === undefined || performance.now() < until) return until !== undefined
+    return !left.delete(name)
   }
 
   function lose({ lease: { consumer, fence }, lost }: Running): void {

@@ -16,7 +16,7 @@ import type { Executor } from '../../database/database.ts'
 import { type Fragment, fragment, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { free } from '../operator.ts'
-import { type Lease, newFence, renewedLeases } from '../row.ts'
+import { isHeld, isOfEarlierOpening, type Lease, newFence, renewedLeases } from '../row.ts'
 import { consumerNames } from '../schema.ts'
 import type { Candidate } from './balance.ts'
 
@@ -182,7 +182,7 @@ export async function heartbeat(
           'name', c.name,
           'owner', c.owner,
           'fence', c.fence::text,
-          'held', c.owner is not null and c.lease_until > ${clock}(c.fence),
+          'held', ${isHeld(log)},
           'open', c.paused_at is null and c.state = 'active',
           'requested', exists (
             select
@@ -203,14 +203,11 @@ export async function heartbeat(
           'consumers', r.consumers))
         from ${runners} as r
         where ${isAlive(log)}) as runners`)
-  return viewOf(log, id, wanted, row!)
+  return viewOf(id, wanted, row!)
 }
 
-function viewOf(log: Log, id: string, wanted: readonly string[], row: ViewRow): View {
-  const opening = log.database.soleUser
-  // Embedded, a process that came with another opening of the database is gone, however fresh its heartbeat looks.
-  const isOfThisOpening = (of: string): boolean => opening === undefined || of.startsWith(`${opening}/`)
-  const runners = (row.runners ?? []).filter(runner => runner.id === id || isOfThisOpening(runner.id))
+function viewOf(id: string, wanted: readonly string[], row: ViewRow): View {
+  const runners = row.runners ?? []
   const others = runners.filter(runner => runner.id !== id)
   const role = row.role ?? undefined
   const active = others
@@ -220,8 +217,7 @@ function viewOf(log: Log, id: string, wanted: readonly string[], row: ViewRow): 
   const standbys = runners.filter(runner => runner.role === 'standby').sort(byAge)
   const isServed = others.some(runner => runner.role === 'active' && runner.name !== null)
   const isNext = role === 'standby' && !isServed && standbys[0]?.id === id
-  const seen = (row.consumers ?? []).map(each => ({ ...each, held: each.held && isOfThisOpening(each.owner ?? '') }))
-  const consumers = new Map(seen.map(each => [each.name, each]))
+  const consumers = new Map((row.consumers ?? []).map(each => [each.name, each]))
   return { role, isServing: row.serving === true, consumers, active, isNext }
 }
 
@@ -233,7 +229,6 @@ function byAge(a: RunnerRow, b: RunnerRow): number {
 export async function becomeActive(log: Log, id: string): Promise<boolean> {
   const { runners } = consumerNames(log)
   const { clock } = log.names
-  const opening = log.database.soleUser ?? null
   return log.database.transaction(async tx => {
     await takeTurns(log, tx)
     const rows = await tx.run(sql`/* runners.become_active */
@@ -247,7 +242,7 @@ export async function becomeActive(log: Log, id: string): Promise<boolean> {
           where o.role = 'active'
             and o.name is not null
             and o.id <> ${id}::text
-            and (${opening}::text is null or split_part(o.id, '/', 1) = ${opening}::text)
+            and not ${isOfEarlierOpening(log, fragment`o.id`)}
             and o.heartbeat_at >= ${clock}(o.fence) - make_interval(secs => o.lease_ms / 1000.0))
       returning id`)
     return rows.length > 0
@@ -356,11 +351,29 @@ export async function removeAllRunners(store: { readonly schema: string }, tx: E
  * Whether the runner of the row `r` is alive: its heartbeat is fresh. Embedded, a runner of an earlier opening of the
  * database is dead, however fresh its heartbeat looks.
  */
-export function isAlive({ names, database }: Log): Fragment {
-  const opening = database.soleUser ?? null
-  return fragment`(r.heartbeat_at >= ${names.clock}(r.fence) - make_interval(secs => r.lease_ms / 1000.0)
-          and (${opening}::text is null or split_part(r.id, '/', 1) = ${opening}::text))`
+export function isAlive(log: Log): Fragment {
+  return fragment`(r.heartbeat_at >= ${log.names.clock}(r.fence) - make_interval(secs => r.lease_ms / 1000.0)
+          and not ${isOfEarlierOpening(log, fragment`r.id`)})`
 }
+
+/**
+ * Whether no process has had the code of the consumer of the row `c` for a while: no runner that is alive has it, none
+ * holds it, and none has been seen with it. The caller adds its own registered consumers.
+ */
+export function isUnseen(log: Log): Fragment {
+  return fragment`(c.seen_at < ${log.names.clock}(c.seen_at) - make_interval(secs => ${unseenSeconds}::float8)
+        and not ${isHeld(log)}
+        and not exists (
+          select
+          from ${consumerNames(log).runners} as r
+          where c.name = any(r.consumers)
+            and ${isAlive(log)}))`
+}
+
+/** How often a runner stores that it has the code of its consumers. */
+export const seenEveryMs = 20_000
+/** Longer than a restart takes, and shorter than the lag that makes a store unready. */
+const unseenSeconds = 60
 
 /** Two runners that start under one name, or would become active at the same time, do so one after the other. */
 async function takeTurns(log: Log, tx: Executor): Promise<void> {

@@ -78,6 +78,8 @@ export interface Leased {
   readonly name: string
   readonly kind: ConsumerKind
   readonly from: From
+  /** The tables of a projection. */
+  readonly tables?: readonly string[] | undefined
   readonly leaseMs: number
   /** True: its row is made, and removed, by another part. One that is gone stays away. */
   readonly isMade?: boolean | undefined
@@ -94,6 +96,11 @@ export interface HeldLease {
   readonly lost: AbortSignal
   /** Calls back when the retry of a dead letter of this consumer is due; the function returned ends that. */
   onRequest(listener: () => void): () => void
+  /**
+   * Runs work that waits for nothing but the database, such as reading a page. If it does not end within four leases, the
+   * lease is no longer renewed: a holder that makes no progress must not keep others out. Rejects when the lease is lost.
+   */
+  limited<T>(work: () => Promise<T>): Promise<T>
 }
 
 /** The consumers of the store, by kind: a row each. */
@@ -128,8 +135,8 @@ export function runnableConsumers(consumers: Consumers): Runnable[] {
 export function leasedConsumer(consumers: Consumers, name: string, leaseMs?: number): Leased {
   const found = consumers.find(name)
   const consumer = { ...found, leaseMs: leaseMs ?? found.leaseMs, pausesWhenStopped: true }
-  const { kind, from } = consumer
-  return { name, kind, from, leaseMs: consumer.leaseMs, run: held => follow(consumers, consumer, held) }
+  const { kind, from, tables } = consumer
+  return { name, kind, from, tables, leaseMs: consumer.leaseMs, run: held => follow(consumers, consumer, held) }
 }
 
 /** A text names a kind; a definition stands for itself. */

@@ -25,7 +25,7 @@ import { retry } from '../../core/retry.ts'
 import type { Service, ServiceDefinition, Services } from '../../core/service.ts'
 import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
-import { newOwner } from '../row.ts'
+import { markSeen, newOwner } from '../row.ts'
 import type { ConcurrencyShare } from './concurrency.ts'
 import { openLeases } from './leases.ts'
 import {
@@ -36,6 +36,7 @@ import {
   isNameTaken,
   leave,
   type RunnerRole,
+  seenEveryMs,
   servesNothing,
   setRole,
   storeServes,
@@ -140,6 +141,11 @@ function runnerService(
   let serves = servesNothing
   let storing: Promise<void> = Promise.resolve()
   let lastSeenAt = performance.now()
+  /** When to store again that it has the code of its consumers. */
+  let seenUntil = 0
+  let hasLooked = false
+  /** The consumers that cannot begin, and were reported. */
+  const reported = new Set<string>()
   let parts: readonly RunningPart[] = []
   /** Starts and stops of parts, one after the other. */
   let switching: Promise<void> = Promise.resolve()
@@ -219,16 +225,38 @@ function runnerService(
     if (entered === undefined) return undefined
     const startedAt = performance.now()
     const all = isStopping ? [] : leased()
-    await leases.ensure(all)
+    const refused = await leases.ensure(all)
+    report(refused)
+    const held = leases.held()
     const names = all.map(each => each.name)
-    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, names, leases.held())
+    await storeSeen(names)
+    const wanted = names.filter(name => !leases.isLeft(name))
+    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, wanted, held)
     if (view.role === undefined) return enterAgain()
     if (!view.isServing) await storeRoutes()
     if (view.isNext && !isStopping && (await becomeActive(log, id))) return 0
     if (view.role !== role) onRole(view.role)
     await leases.follow(view, all)
     lastSeenAt = startedAt
+    hasLooked = true
     return undefined
+  }
+
+  /** When the runner starts, it fails with the error of a consumer that cannot begin; later the others continue. */
+  function report(refused: ReadonlyMap<string, unknown>): void {
+    for (const [consumer, error] of refused) {
+      if (!hasLooked) throw error
+      if (reported.has(consumer)) continue
+      reported.add(consumer)
+      log.telemetry.log.error({ schema: log.schema, consumer, error }, 'A consumer cannot begin.')
+      onFailure(consumer, error)
+    }
+  }
+
+  async function storeSeen(names: readonly string[]): Promise<void> {
+    if (names.length === 0 || performance.now() < seenUntil) return
+    await markSeen(log, names)
+    seenUntil = performance.now() + seenEveryMs
   }
 
   async function storeRoutes(): Promise<void> {

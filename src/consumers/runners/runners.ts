@@ -123,7 +123,6 @@ async function listRunners(log: Log, options: PageOptions): Promise<Page<RunnerD
         > (${hasNoName ?? null}::boolean, ${name ?? null}::text, ${startedAt ?? null}::timestamptz, ${id ?? null}::text)
     order by r.name is null, coalesce(r.name, ''), r.started_at, r.id
     limit ${limit + 1}::integer`)
-  const opening = log.database.soleUser
   const page = pageOf(rows, limit, row => [row.name === null, row.name ?? '', row.started_text, row.id])
   const items = page.items.map(row => ({
     id: row.id,
@@ -131,7 +130,7 @@ async function listRunners(log: Log, options: PageOptions): Promise<Page<RunnerD
     role: row.role,
     startedAt: row.started_at,
     heartbeatAgeMs: row.age_ms,
-    isAlive: row.alive && (opening === undefined || row.id.startsWith(`${opening}/`)),
+    isAlive: row.alive,
     holds: row.holds ?? [],
     concurrency: row.concurrency ?? undefined,
   }))

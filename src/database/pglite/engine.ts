@@ -1,7 +1,10 @@
 /**
- * The embedded engine: PGlite with one connection, one statement at a time, on this thread.
+ * The embedded engine: PGlite with one connection, one statement at a time, on the thread of the process that has it.
  *
  *     statement ─► let the event loop run, if it is time ─► discard plans, if it is time ─► one message ─► one reply
+ *
+ * The messages go over a link: to PGlite in this process, or to the process that has the folder open (`guest.ts`). Each
+ * process has an engine of its own over the one connection, with names of its own for prepared statements.
  *
  * - Each call is one message, and runs to its end without leaving the thread. Awaited queries alone starve the event loop
  *   (a 1 ms timer fired 0 times in 1.5 s), so a statement first lets the loop run if that is `turnMs` ago.
@@ -11,15 +14,39 @@
  *
  * Invariant: a call begins after the call before it has ended (`turns.ts`).
  *
- * What can fail: a crash inside the engine ends it, and every later call fails with an error that says so.
+ * What can fail: a crash inside the engine, such as an overflow of its stack. The statement fails, the open transaction
+ * is gone, and another instance continues with what was committed (`instance.ts`). If that does not start, every later
+ * call fails with an error that says so.
  */
 import { setImmediate } from 'node:timers'
-import type { PGlite } from '@electric-sql/pglite'
 import { parsers } from '../parse.ts'
-import { preparedName, type Statement } from '../sql.ts'
+import { openPreparedShapes } from '../prepared.ts'
+import { identifier, preparedName, type Statement } from '../sql.ts'
+import { refuseUnstorable } from '../storable.ts'
+import { EngineCrash } from './instance.ts'
 import * as wire from './wire.ts'
 
+/** The way to PGlite. */
+export interface Link {
+  /** Sends one message, and returns the whole reply. Rejects with `EngineCrash` if PGlite crashed and was replaced. */
+  exchange(message: Buffer): Promise<Buffer>
+  /** Begins the names of prepared statements, so that processes do not use those of each other. */
+  readonly prefix: string
+  /** How much PGlite has done so far: messages plus kilobytes. */
+  readonly work: number
+  /** Parses values of a type. Without it the engine reads which types there are. */
+  parserOf?(oid: number): ((text: string) => unknown) | undefined
+  stop(): Promise<void>
+}
+
 export interface Engine {
+  /**
+   * Begins the engine's turn. A changed `generation` says that another engine has deallocated all prepared statements
+   * since the last turn of this one.
+   */
+  startTurn(generation: number): void
+  /** Ends the turn, and returns the generation of prepared statements after it. */
+  endTurn(): number | Promise<number>
   run(statement: Statement, arrays: boolean): Promise<unknown[]>
   /** A user's statement. It is not prepared. */
   query(text: string, values: readonly unknown[]): Promise<unknown[]>
@@ -27,18 +54,10 @@ export interface Engine {
   command(text: string): Promise<string>
   copyOut(text: string): Promise<Buffer>
   copyIn(text: string, rows: string): Promise<void>
+  /** Until the engine stops. */
+  listen(channel: string): Promise<void>
   readonly isInTransaction: boolean
-  /** How much it has done so far: statements plus kilobytes sent with them. */
-  readonly work: number
   stop(): Promise<void>
-}
-
-export interface EngineOptions {
-  /** Where the data lives; undefined is in memory. */
-  dataDir: string | undefined
-  /** A tar file to begin with, if there is no data yet. Default: made by `initdb`. */
-  image?: Buffer | undefined
-  onNotify(channel: string, payload: string): void
 }
 
 interface Prepared {
@@ -50,38 +69,52 @@ const turnMs = 5
 const replanMs = 1_000
 const maxPrepared = 1_000
 
+const selectArrays = wire.query('select typarray, oid from pg_catalog.pg_type where typarray <> 0')
 const discardPlans = wire.query('discard plans')
 const deallocateAll = wire.query('deallocate all')
 const noCopyData = wire.copyFail('COPY FROM STDIN needs rows: use copyIn')
 
-export async function startEngine({ dataDir, image, onNotify }: EngineOptions): Promise<Engine> {
-  const { PGlite, messages } = await import('@electric-sql/pglite')
-  const pglite = await PGlite.create({
-    ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
-    ...(image === undefined ? {} : { loadDataDir: new Blob([image], { type: 'application/x-tar' }) }),
-    startParams: [...PGlite.defaultStartParams, ...settings(dataDir)],
-  })
-  const parserOf = (oid: number) => parsers[oid] ?? (pglite.parsers[oid] as wire.Column['parse'])
+export async function openEngine(link: Link, onNotify: (channel: string, payload: string) => void): Promise<Engine> {
+  const { messages, types } = await import('@electric-sql/pglite')
+  const elements = new Map<number, number>()
+  let hasElements = link.parserOf !== undefined
+  const elementParser = (oid: number): wire.Column['parse'] =>
+    parsers[oid] ?? link.parserOf?.(oid) ?? (types.parsers[oid] as wire.Column['parse'])
+  const parserOf = (oid: number): wire.Column['parse'] => {
+    const element = elements.get(oid)
+    if (parsers[oid] !== undefined || element === undefined) return elementParser(oid)
+    return text => types.arrayParser(text, elementParser(element) ?? String, oid)
+  }
   const makeError = (message: string, length: number) => new messages.DatabaseError(message, length, 'error')
+  const shapes = openPreparedShapes()
   const prepared = new Map<string, Prepared>()
+  const channels = new Set<string>()
   let status: wire.Status | undefined = 'I'
   let turnedAt = performance.now()
   let plannedAt = turnedAt
   let hasOutdated = false
-  let work = 0
+  let generation = 0
+  let hasDeallocated = false
+  let mustListen = false
 
   const send = async (message: readonly Buffer[], arrays = false, columns?: readonly wire.Column[]) => {
     if (status === undefined) throw new Error('The embedded engine has stopped. Close the store and open it again.')
-    const bytes = Buffer.concat(message)
-    work += 1 + bytes.length / 1000
-    const answer = await exchange(pglite, bytes)
+    const answer = await link.exchange(Buffer.concat(message)).catch(afterCrash)
     // First, because a parser may throw.
     status = wire.statusAfter(answer)
-    if (status === undefined)
-      throw new Error('The embedded engine stopped in the middle of a statement. Close the store and open it again.')
+    if (status === undefined) throw new Error('The reply of the embedded engine has no end.')
     const reply = wire.decodeReply(answer, { arrays, columns, parserOf, makeError })
     for (const { channel, payload } of reply.notifications) onNotify(channel, payload)
     return reply
+  }
+
+  /** Never returns: the statement has failed. Another instance continues, which knows no prepared statement. */
+  const afterCrash = (error: unknown): never => {
+    if (error instanceof EngineCrash) {
+      prepared.clear()
+      ;[status, hasOutdated, hasDeallocated, mustListen] = ['I', false, true, channels.size > 0]
+    }
+    throw error
   }
 
   /** Runs before each statement. */
@@ -92,11 +125,25 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
       turnedAt = performance.now()
     }
     if (status === 'E') return
-    if (hasOutdated) await send([deallocateAll])
-    hasOutdated = false
+    if (!hasElements) {
+      hasElements = true
+      for (const [array, element] of (await send([selectArrays], true)).rows as [number, number][])
+        elements.set(array, element)
+    }
+    if (hasOutdated) await deallocate()
+    if (mustListen && status === 'I') {
+      mustListen = false
+      for (const channel of channels) await send([listenTo(channel)])
+    }
     if (now - plannedAt < replanMs) return
     plannedAt = now
     await send([discardPlans])
+  }
+
+  const deallocate = async (): Promise<void> => {
+    await send([deallocateAll])
+    hasOutdated = false
+    hasDeallocated = true
   }
 
   const forgetPrepared = (): void => {
@@ -111,22 +158,47 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
     return reply
   }
 
+  const sendUnprepared = (text: string, values: readonly unknown[], arrays: boolean): Promise<wire.Reply> => {
+    const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
+    return send([...opening, wire.execute, noCopyData, wire.sync], arrays)
+  }
+
   const sendPrepared = async (statement: Statement, arrays: boolean): Promise<wire.Reply> => {
     const known = prepared.get(statement.text)
-    const name = known?.name ?? preparedName(statement)
+    const name = known?.name ?? `${link.prefix}${preparedName(statement)}`
     const message = [wire.bind(name, statement.values), wire.execute, wire.sync]
     if (known !== undefined) return send(message, arrays, known.columns)
     message.unshift(wire.parse(name, statement.text), wire.describe(name))
     const [oldest] = prepared.size < maxPrepared ? [] : prepared
     if (oldest !== undefined && prepared.delete(oldest[0])) message.unshift(wire.close(oldest[1].name))
-    const reply = await send(message, arrays)
+    const reply = await send(message, arrays).catch(error => {
+      // It may be prepared now, although its reply could not be read.
+      forgetPrepared()
+      throw error
+    })
     if (reply.isPrepared) prepared.set(statement.text, { name, columns: reply.columns })
     return reply
   }
 
+  const closeTurn = (): number => {
+    if (hasDeallocated) generation++
+    hasDeallocated = false
+    return generation
+  }
+
   return {
+    startTurn(present) {
+      if (present === generation) return
+      generation = present
+      prepared.clear()
+      // The other engine may have replaced a crashed instance, which had listened.
+      mustListen = channels.size > 0
+    },
+    endTurn: () => (hasOutdated && status === 'I' ? deallocate().then(closeTurn) : closeTurn()),
     async run(statement, arrays) {
+      refuseUnstorable(statement.label, statement.text, statement.values)
       await prepare()
+      if (!shapes.keeps(statement)) return check(await sendUnprepared(statement.text, statement.values, arrays)).rows
       const wasIdle = status === 'I'
       const reply = await sendPrepared(statement, arrays)
       if (!isOutdated(reply.error?.code)) return check(reply).rows
@@ -136,9 +208,9 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
       return check(await sendPrepared(statement, arrays)).rows
     },
     async query(text, values) {
+      refuseUnstorable('a query', text, values)
       await prepare()
-      const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
-      return check(await send([...opening, wire.execute, noCopyData, wire.sync])).rows
+      return check(await sendUnprepared(text, values, false)).rows
     },
     async command(text) {
       await prepare()
@@ -152,56 +224,23 @@ export async function startEngine({ dataDir, image, onNotify }: EngineOptions): 
       await prepare()
       check(await send([wire.query(text), wire.copyData(rows), wire.copyDone]))
     },
+    async listen(channel) {
+      await prepare()
+      check(await send([listenTo(channel)]))
+      channels.add(channel)
+    },
     get isInTransaction() {
       return status === 'T' || status === 'E'
     },
-    get work() {
-      return work
-    },
     async stop() {
       status = undefined
-      await pglite.close()
+      await link.stop()
     },
   }
 }
 
-/** An empty database as a tar file. */
-export async function makeImage(): Promise<Buffer> {
-  const { PGlite } = await import('@electric-sql/pglite')
-  const pglite = await PGlite.create({ startParams: [...PGlite.defaultStartParams, ...settings(undefined)] })
-  try {
-    // So that an engine which starts from it has next to nothing to recover.
-    await pglite.exec('checkpoint')
-    return Buffer.from(await (await pglite.dumpDataDir('none')).arrayBuffer())
-  } finally {
-    await pglite.close()
-  }
-}
-
-/**
- * A new segment of the write-ahead log is not filled with zeros first: that stopped the thread for 60–100 ms, once per
- * 20,000 events. Freed segments are kept up to `max_wal_size`; `vacuum.ts` decides when they are freed.
- *
- * Buffers are zeroed at every start. With 64 MB instead of 128 an engine starts with 215 ms of a core instead of 300, and
- * reads and appends of 51,000 events in 5000 streams cost the same; with 32 MB it starts with 180, but reading them all,
- * which then means reading files, takes twice as long. In memory there are no files.
- */
-function settings(dataDir: string | undefined): string[] {
-  const given = [
-    'wal_init_zero=off',
-    'min_wal_size=32MB',
-    'max_wal_size=128MB',
-    `shared_buffers=${dataDir === undefined ? 32 : 64}MB`,
-  ]
-  return given.flatMap(setting => ['-c', setting])
-}
-
-async function exchange(pglite: PGlite, message: Buffer): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  // Neither file system needs the sync that PGlite does after each statement: both write at once.
-  const onRawData = (bytes: Uint8Array): void => void chunks.push(Buffer.from(bytes))
-  await pglite.execProtocolRawStream(message, { syncToFs: false, onRawData }).catch(() => {})
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
+function listenTo(channel: string): Buffer {
+  return wire.query(`listen ${identifier(channel).quoted}`)
 }
 
 /** The statement is no longer prepared, or its result has changed. Nothing of it has run. */

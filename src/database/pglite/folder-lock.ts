@@ -24,10 +24,16 @@ import { FolderLocked, FolderNotWritable } from '../errors.ts'
 export interface FolderLock {
   /** Why the folder is no longer ours; undefined while it is. */
   lost(): RillflowError | undefined
+  /** Where guests reach this process. */
+  readonly socket: string
+  /** Guests cannot reach this process. */
+  withdrawSocket(): void
   release(): Promise<void>
 }
 
 export interface FolderLockOptions {
+  /** Where guests will reach this process. */
+  socket?: string | undefined
   /** Called once, when another process has taken the folder. */
   onLost?: ((error: RillflowError) => void) | undefined
   heartbeatMs?: number | undefined
@@ -47,12 +53,14 @@ interface Holder {
   readonly started?: string | undefined
   readonly boot?: string | undefined
   readonly namespace?: string | undefined
+  /** Where it serves guests, soon if not yet. */
+  readonly socket?: string | undefined
   readonly isReleased?: boolean
 }
 
 export async function lockFolder(folder: string, options: FolderLockOptions = {}): Promise<FolderLock> {
   const path = resolve(folder)
-  const own = describeSelf()
+  const own = describeSelf(options.socket)
   const draft = join(path, `lock-${own.token}`)
   try {
     await mkdir(path, { recursive: true })
@@ -146,9 +154,12 @@ function keepLock(
     checkedAt = Date.now()
     if (loss !== undefined) onLost?.(loss)
   }
+  // Never shorter than before, so nothing of the former content is left.
+  const length = JSON.stringify(own).length
+  let content = own
   const heartbeat = async (): Promise<void> => {
     // Through the open file, so that a late heartbeat can never touch the lock of another process.
-    await file.write(JSON.stringify(own), 0).catch(() => {})
+    await file.write(JSON.stringify(content).padEnd(length), 0).catch(() => {})
     check()
   }
   const timer = setInterval(() => {
@@ -162,6 +173,11 @@ function keepLock(
       if (Date.now() - checkedAt > 3 * heartbeatMs) check()
       return loss
     },
+    socket: own.socket ?? '',
+    withdrawSocket() {
+      content = { ...own, socket: undefined }
+      lastHeartbeat = lastHeartbeat.then(heartbeat)
+    },
     async release() {
       if (isReleased) return
       isReleased = true
@@ -172,6 +188,18 @@ function keepLock(
       await file.close()
     },
   }
+}
+
+/** Where the process that has the folder open serves guests; undefined if it does not, or is on another machine. */
+export async function readSocket(folder: string, expected: string): Promise<string | undefined> {
+  const path = resolve(folder)
+  const own = describeSelf(undefined)
+  const number = highest(await readdir(path).catch(() => []))
+  const text = await readFile(lockPath(path, number), 'utf8').catch(() => '')
+  const holder = parseHolder(text)
+  // Just taken, or just released: the caller looks again.
+  if (holder === undefined) return expected
+  return holder.host === own.host && holder.boot === own.boot ? holder.socket : undefined
 }
 
 function findLoss(path: string, number: number, own: Holder): RillflowError | undefined {
@@ -185,7 +213,7 @@ function findLoss(path: string, number: number, own: Holder): RillflowError | un
   }
 }
 
-function describeSelf(): Holder {
+function describeSelf(socket: string | undefined): Holder {
   return {
     pid: process.pid,
     host: hostname(),
@@ -194,6 +222,7 @@ function describeSelf(): Holder {
     started: startTimeOf(process.pid),
     boot: tryOrUndefined(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
     namespace: tryOrUndefined(() => readlinkSync('/proc/self/ns/pid')),
+    socket,
   }
 }
 

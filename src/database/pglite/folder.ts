@@ -3,6 +3,7 @@
  *
  *     <folder>/data          PostgreSQL's own files
  *     <folder>/lock.7        which process has the folder open (`folder-lock.ts`)
+ *     <folder>/socket        where that process serves others (`hub.ts`)
  *     <folder>/unfinished    only while `data` is being made for the first time
  */
 import { access, constants, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
@@ -25,11 +26,15 @@ export interface Folder {
   opened(): Promise<void>
 }
 
-export async function openFolder(folder: string, onLost: (error: RillflowError) => void): Promise<Folder> {
+export async function openFolder(
+  folder: string,
+  socketOf: (folder: string) => string,
+  onLost: (error: RillflowError) => void,
+): Promise<Folder> {
   const path = resolve(folder)
   const dataDir = join(path, 'data')
   const mark = join(path, 'unfinished')
-  const lock = await lockFolder(path, { onLost })
+  const lock = await lockFolder(path, { onLost, socket: socketOf(path) })
   try {
     // The process that made it was interrupted: there is no store in it yet, and no engine could open it.
     if ((await readIfExists(mark)) !== undefined) await rm(dataDir, { recursive: true, force: true })

@@ -9,10 +9,10 @@
 
 import { abortError, deferred, onAbort } from '../../core/abort.ts'
 import type { Clock } from '../../core/clock.ts'
-import { InvalidOption } from '../../core/errors.ts'
+import { InvalidOption, isRillflowError } from '../../core/errors.ts'
 import { describe } from '../../core/options.ts'
 import type { Database, Transaction, TransactionOptions } from '../database.ts'
-import { DatabaseFailed, TransactionClosed, TransactionTimeout } from '../errors.ts'
+import { DatabaseFailed, OutcomeUnknown, TransactionClosed, TransactionTimeout } from '../errors.ts'
 import { identifier, type Statement } from '../sql.ts'
 import { toRillflowError } from '../sqlstate.ts'
 import { assertOpen, type OpenTransaction, runInside } from '../transaction.ts'
@@ -138,7 +138,10 @@ async function inTurn<T>(opened: Opened, job: () => Promise<T>): Promise<T> {
 
 async function commit(opened: Opened): Promise<void> {
   if (!opened.engine.isInTransaction) throw new TransactionClosed({})
-  const tag = await command(opened, 'commit', 'commit')
+  const tag = await command(opened, 'commit', 'commit').catch(error => {
+    if (!isRillflowError(error, 'connection_lost')) throw error
+    throw new OutcomeUnknown({ eventIds: [], reason: 'the connection was lost during the commit' }, error)
+  })
   if (tag !== 'COMMIT') {
     const reason = 'a statement of the transaction had failed, so all of it was rolled back'
     throw new DatabaseFailed({ sqlState: '25P02', reason, statement: 'commit' }, opened.firstError)

@@ -23,13 +23,15 @@ export interface Vacuum {
 }
 
 export interface VacuumOptions {
-  readonly engine: Engine
+  inTurn(job: (engine: Engine) => Promise<void>): Promise<void>
+  /** How much PGlite has done so far; undefined while another process has it and looks after it. */
+  work(): number | undefined
   readonly turns: Turns
   readonly clock: Clock
 }
 
 const lookMs = 1_000
-/** Counted as `engine.work` is. */
+/** Counted as the work of a link is. */
 const workPerLook = 500
 const idleWalBytes = 32 * 2 ** 20
 const forcedWalBytes = 128 * 2 ** 20
@@ -53,43 +55,28 @@ const selectTables = sql`/* pglite.tables */
     or stat.n_mod_since_analyze > 50 + greatest(class.reltuples, 0)
   order by stat.relid`
 
-export function startVacuum({ engine, turns, clock }: VacuumOptions): Vacuum {
+export function startVacuum({ inTurn, work, turns, clock }: VacuumOptions): Vacuum {
   let timer: Timer | undefined
   let isStopped = false
-  let workAtLastLook = engine.work
+  let workAtLastLook = work() ?? 0
   /** Whether a call waits for the engine, or the store is closing. */
   const mustYield = (): boolean => turns.waiting > 0 || isStopped
 
-  const look = async (): Promise<void> => {
-    const endTurn = await turns.take()
-    try {
-      const { walBytes, age } = await readState()
+  const look = (): Promise<void> =>
+    inTurn(async engine => {
+      const { walBytes, age } = await readState(engine)
       if (walBytes > forcedWalBytes) await engine.command('checkpoint')
       if (age > frozenAge && !mustYield()) await engine.command('vacuum (freeze)')
-      for (const command of mustYield() ? [] : await readCommands()) if (!mustYield()) await engine.command(command)
+      for (const command of mustYield() ? [] : await readCommands(engine))
+        if (!mustYield()) await engine.command(command)
       // Last, because vacuum and analyze write to the log as well.
-      if (!mustYield() && (await readState()).walBytes > idleWalBytes) await engine.command('checkpoint')
-      if (!mustYield()) workAtLastLook = engine.work
-    } finally {
-      endTurn()
-    }
-  }
-
-  const readState = async (): Promise<{ walBytes: number; age: number }> => {
-    const [[walBytes, age]] = (await engine.run(selectState, true)) as [[number, number]]
-    return { walBytes, age }
-  }
-
-  const readCommands = async (): Promise<string[]> => {
-    const tables = (await engine.run(selectTables, true)) as [string, string, boolean][]
-    return tables.map(([schema, table, isChurning]) => {
-      return `${isChurning ? 'vacuum (analyze)' : 'analyze'} ${identifier(schema, table).quoted}`
+      if (!mustYield() && (await readState(engine)).walBytes > idleWalBytes) await engine.command('checkpoint')
+      if (!mustYield()) workAtLastLook = work() ?? 0
     })
-  }
 
   return {
     noteWork() {
-      if (isStopped || timer !== undefined || engine.work - workAtLastLook < workPerLook) return
+      if (isStopped || timer !== undefined || (work() ?? 0) - workAtLastLook < workPerLook) return
       timer = clock.setTimeout(() => {
         timer = undefined
         look().catch(() => {})
@@ -101,4 +88,16 @@ export function startVacuum({ engine, turns, clock }: VacuumOptions): Vacuum {
       timer?.cancel()
     },
   }
+}
+
+async function readState(engine: Engine): Promise<{ walBytes: number; age: number }> {
+  const [[walBytes, age]] = (await engine.run(selectState, true)) as [[number, number]]
+  return { walBytes, age }
+}
+
+async function readCommands(engine: Engine): Promise<string[]> {
+  const tables = (await engine.run(selectTables, true)) as [string, string, boolean][]
+  return tables.map(([schema, table, isChurning]) => {
+    return `${isChurning ? 'vacuum (analyze)' : 'analyze'} ${identifier(schema, table).quoted}`
+  })
 }

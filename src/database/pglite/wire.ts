@@ -10,6 +10,7 @@
  * All values are sent as text, as `pg` sends them, so a statement means the same on both engines.
  */
 import type { messages } from '@electric-sql/pglite'
+import { maxRowBytes, rowTooLarge } from '../sqlstate.ts'
 
 export function parse(name: string, text: string): Buffer {
   return message('P', cstring(name), cstring(text), int16(0))
@@ -138,6 +139,22 @@ export function statusAfter(bytes: Buffer): Status | undefined {
   return isReady ? (bytes.toString('latin1', bytes.length - 1) as Status) : undefined
 }
 
+/** Whether a statement of the message has ended, with a result or an error, and the engine waits for the next message. */
+export function isComplete(bytes: Buffer): boolean {
+  if (statusAfter(bytes) === undefined) return false
+  for (let at = 0; at < bytes.length; at += 1 + bytes.readInt32BE(at + 1)) if (endings.has(bytes[at]!)) return true
+  return false
+}
+
+/** C, complete. I, the text has no statement. E, an error. */
+const endings = new Set([0x43, 0x49, 0x45])
+
+/** A reply that only reports an error, outside of any transaction. */
+export function errorReply(code: string, text: string): Buffer {
+  const fields = ['SERROR', `C${code}`, `M${text}`].map(cstring)
+  return Buffer.concat([message('E', ...fields, Buffer.alloc(1)), message('Z', Buffer.from('I'))])
+}
+
 export function decodeReply(bytes: Buffer, decoding: Decoding): Reply {
   const reply: Reply = {
     columns: decoding.columns ?? [],
@@ -152,6 +169,7 @@ export function decodeReply(bytes: Buffer, decoding: Decoding): Reply {
   for (let at = 0; at < bytes.length; at = end) {
     const body = at + 5
     end = at + 1 + bytes.readInt32BE(at + 1)
+    if (end - at > maxRowBytes) throw rowTooLarge()
     switch (bytes[at]) {
       case 0x44: // D, a row
         reply.rows.push(decoding.arrays ? arrayAt(bytes, body, reply.columns) : objectAt(bytes, body, reply.columns))

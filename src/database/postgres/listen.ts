@@ -2,11 +2,13 @@
  * A connection of its own that listens on a channel and reconnects.
  *
  *     connect ─► listen ─► notifications, and a heartbeat every 5 s ─► lost, or no answer ─► backoff ─► connect
+ *                   └──► once: a notification to itself, through the pool. Does it arrive?
  *
  * A half-open socket is silent, like a channel on which nothing happens. So the listener sends a statement every few
  * seconds and closes the connection if no answer comes. After each reconnect the callback runs once, with an empty
  * payload: notifications that were sent in between are lost, so the receiver has to look.
  */
+import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { type Deferred, deferred, sleep } from '../../core/abort.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
@@ -17,21 +19,61 @@ const backoff: Backoff = { baseMs: 50, factor: 2, maxMs: 5_000, jitter: 0.5 }
 const heartbeatMs = 5_000
 const silenceMs = 5_000
 
+/** The payload of a notification that a listener sends to itself. Others ignore it. */
+const testPayload = 'rillflow listener test '
+
+export interface ListenParts {
+  readonly driver: typeof pg
+  readonly config: pg.ClientConfig
+  readonly channel: string
+  /** Sends a notification on the channel, through another connection. */
+  notify(payload: string): Promise<unknown>
+}
+
 export function listenPostgres(
-  driver: typeof pg,
-  config: pg.ClientConfig,
-  channel: string,
+  { driver, config, channel, notify }: ListenParts,
   onNotify: (payload: string) => void,
 ): Listener {
   const stop = new AbortController()
   const ready = deferred<void>()
+  const receives = deferred<boolean | undefined>()
+  const own = testPayload + randomUUID()
+  let isTested = false
   const loop = keepListening()
   return {
     ready: ready.promise,
+    receives: receives.promise,
     async close() {
       stop.abort()
       await loop
     },
+  }
+
+  /** A test that was cut off is made again on the next connection. */
+  async function test(lost: Deferred<void>): Promise<void> {
+    if (isTested) return
+    isTested = true
+    try {
+      await notify(own)
+    } catch {
+      isTested = false
+      return
+    }
+    const outcome = await Promise.race([
+      receives.promise.then(() => 'arrived'),
+      lost.promise.then(() => 'lost'),
+      sleep(silenceMs, { signal: stop.signal }).then(
+        () => 'silent',
+        () => 'lost',
+      ),
+    ])
+    if (outcome === 'silent') receives.resolve(false)
+    isTested = outcome !== 'lost'
+  }
+
+  function receive(payload: string): void {
+    if (payload === own) receives.resolve(true)
+    else if (!payload.startsWith(testPayload)) onNotify(payload)
   }
 
   async function keepListening(): Promise<void> {
@@ -50,6 +92,7 @@ export function listenPostgres(
         await sleep(delay(backoff, Math.max(1, failures), Math.random), { signal: stop.signal }).catch(() => {})
     }
     ready.resolve()
+    receives.resolve(undefined)
   }
 
   /** Returns or throws when the connection is lost or the listener is stopped. */
@@ -58,7 +101,7 @@ export function listenPostgres(
     const lost = deferred<void>()
     client.on('error', lost.resolve as () => void)
     client.on('end', lost.resolve as () => void)
-    client.on('notification', message => onNotify(message.payload ?? ''))
+    client.on('notification', message => receive(message.payload ?? ''))
     const onStop = (): void => lost.resolve()
     stop.signal.addEventListener('abort', onStop, { once: true })
     let heartbeat: NodeJS.Timeout | undefined
@@ -67,6 +110,7 @@ export function listenPostgres(
       if (stop.signal.aborted) return
       if (await isSilent(client.query(`listen ${identifier(channel).quoted}`), lost)) return
       onListening()
+      void test(lost)
       heartbeat = setInterval(() => void isSilent(client.query('select 1'), lost).catch(() => {}), heartbeatMs)
       heartbeat.unref()
       await lost.promise

@@ -10,15 +10,19 @@
  * default isolation; if that is not read committed, each is wrapped in a transaction that is.
  */
 import type pg from 'pg'
-import { InvalidOption, StoreClosed } from '../../core/errors.ts'
-import { type Database, type Listener, oldestMajor, type Transaction, type TransactionOptions } from '../database.ts'
-import { ServerUnsupported } from '../errors.ts'
-import type { Statement } from '../sql.ts'
-import { toConnectError, toRillflowError } from '../sqlstate.ts'
+import { InvalidOption, isRillflowError, StoreClosed } from '../../core/errors.ts'
+import type { Database, Listener, Transaction, TransactionOptions } from '../database.ts'
+import { openPreparedShapes } from '../prepared.ts'
+import { type Statement, sql } from '../sql.ts'
+import { toRillflowError } from '../sqlstate.ts'
 import { refuseInside } from '../transaction.ts'
 import { copyToBuffer } from './copy.ts'
+import { firstContact } from './first-contact.ts'
 import { listenPostgres } from './listen.ts'
+import { foreignPool, isSilence, noAnswer, ownPool, type Pool, sessionTimeout } from './pool.ts'
 import { driverTypes, openRunningCalls, send } from './query.ts'
+import { type Secret, withDefaultTls, withPassword } from './secured.ts'
+import { checkUrl, connectionString, describeTarget } from './target.ts'
 import { runPostgresTransaction } from './transaction.ts'
 
 export interface PostgresOptions {
@@ -30,15 +34,20 @@ export interface PostgresOptions {
   maxConnections?: number | undefined
   /** A connection is replaced after so many uses, because its memory on the server grows with the schemas it has used. Default: never, with tenants 10 000. */
   maxUses?: number | undefined
-  /** How long to wait for a connection. Default 10 000. */
+  /** How long to wait for a connection, also while the server accepts no more. Default 10 000. */
   connectTimeoutMs?: number | undefined
-  /** The `ssl` option of `pg`: true, or TLS options. */
+  /** The password of the role, or where it is kept: `{ env }`, `{ file }` or a function, which is asked for each connection. Default: that of the url. */
+  password?: Secret | undefined
+  /** The `ssl` option of `pg`: true, false, or TLS options. It wins over the url. Default: true for a server on another machine, unless the url says otherwise. */
   ssl?: boolean | object | undefined
   /** False behind a pooler in transaction mode, which does not support prepared statements. Default true. */
   prepare?: boolean | undefined
-  /** False: no listening connection, so that appends of other processes are found by polling. Default true. */
+  /**
+   * False: no listening connection, so that appends of other processes are found by polling. Default true, if the address is
+   * known: a pool of yours without `options` has none.
+   */
   listen?: boolean | undefined
-  /** How long a statement may take before its connection counts as lost. Default 60 000. */
+  /** How long a statement, or the next rows of a COPY, may take before the connection counts as lost. Default 60 000. */
   answerTimeoutMs?: number | undefined
   /** The time limit of a transaction that has none of its own. Default 30 000. */
   transactionTimeoutMs?: number | undefined
@@ -56,19 +65,26 @@ export interface PgClient {
   release(error?: Error | boolean): void
 }
 
-export async function openPostgres(options: PostgresOptions): Promise<Database> {
-  const { default: driver } = await import('pg')
-  const clients = new Set<pg.Client>()
-  const pool = options.pool === undefined ? ownPool(driver, options, clients) : (options.pool as pg.Pool)
-  const isOwnPool = options.pool === undefined
-  const prepare = options.prepare ?? true
-  const maxConnections = pool.options.max ?? 10
-  const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000
+export async function openPostgres(given: PostgresOptions): Promise<Database> {
+  const options = withDefaultTls(given)
+  const driver = withPassword((await import('pg')).default, options.password)
+  const { url } = options
+  const isForeign = options.pool !== undefined
+  if (!isForeign) checkPlace(url)
+  const connectTimeoutMs = options.connectTimeoutMs ?? 10_000
   const timeoutMs = options.answerTimeoutMs ?? 60_000
+  const target = describeTarget((options.pool ?? {}) as { options?: pg.PoolConfig }, url)
+  const testMs = Math.min(timeoutMs, 5_000)
+  const limits = { target, connectTimeoutMs, testMs, answerTimeoutMs: timeoutMs }
+  const pool = options.pool === undefined ? ownPool(driver, options, limits) : foreignPool(options.pool, limits)
+  const shapes = options.prepare === false ? undefined : openPreparedShapes()
+  // Behind a pooler, and on a pool of the user, a session is not ours to set.
+  const isLimited = !isForeign && shapes !== undefined
+  const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000
   const types = driverTypes(driver)
 
-  const server = await firstContact(pool, options.url).catch(async error => {
-    if (isOwnPool) await pool.end()
+  const server = await firstContact(pool, { target, isForeign, timeoutMs }).catch(async error => {
+    await pool.end()
     throw error
   })
   const isReadCommitted = server.isolation === 'read committed'
@@ -77,16 +93,45 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const calls = openRunningCalls()
   const openTransactions = new Set<(error: Error) => void>()
 
+  /** Silence is rarely that of one connection alone. */
+  const lostBySilence = (label: string, limitMs: number): Error => {
+    pool.testIdle()
+    return noAnswer(label, limitMs)
+  }
+
   const runStatement = async (statement: Statement, arrays: boolean): Promise<unknown[]> => {
     database.refuseInsideTransaction(statement.label)
     if (isClosed) throw new StoreClosed({})
     if (!isReadCommitted && statement.alone === undefined)
       return database.transaction(tx => (arrays ? tx.runArrays(statement) : tx.run(statement)))
+    const limitMs = statement.alone?.timeoutMs ?? Math.min(statement.budgetMs ?? timeoutMs, timeoutMs)
+    const sending = { shapes, arrays, timeoutMs: limitMs }
     try {
-      const limitMs = statement.alone?.timeoutMs ?? timeoutMs
-      return (await calls.track(() => send(pool, statement, { prepare, arrays, types, timeoutMs: limitMs }))).rows
+      return (await calls.track(() => pool.use(client => sendAlone(client, statement, sending)))).rows
     } catch (error) {
-      throw toRillflowError(error, statement.label)
+      throw isSilence(error) ? lostBySilence(statement.label, limitMs) : toRillflowError(error, statement.label)
+    }
+  }
+
+  /** A statement that may take longer than others raises the limit of its session for its own time. */
+  const sendAlone: typeof send = async (client, statement, sending) => {
+    if (statement.alone === undefined || !isLimited) return send(client, statement, sending)
+    const limit = (ms: number) => client.query({ text: `set statement_timeout = '${sessionTimeout(ms)}'` })
+    await limit(statement.alone.timeoutMs)
+    const answer = await send(client, statement, sending)
+    await limit(timeoutMs)
+    return answer
+  }
+
+  /** Reads again after silence: nothing can have changed, and the silent connections are closed. */
+  const copyOut = async (text: string, tries = 1): Promise<Buffer> => {
+    try {
+      return await pool.use(client => copyToBuffer(client, text, timeoutMs))
+    } catch (error) {
+      if (!isRillflowError(error, 'connection_lost')) throw toRillflowError(error, 'copy')
+      pool.testIdle()
+      if (tries === maxCopyTries || isClosed) throw error
+      return copyOut(text, tries + 1)
     }
   }
 
@@ -95,11 +140,10 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     soleUser: undefined,
     files: undefined,
     neighbours: new Set(),
-    maxConnections,
+    maxConnections: pool.options.max ?? 10,
     connections: () => {
-      // Not every pool of a user has these counts.
-      const { totalCount = 0, idleCount = 0, waitingCount = 0 } = pool as Partial<pg.Pool>
-      return { busy: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
+      const { total, idle, waiting } = pool.counts()
+      return { busy: total - idle, idle, waiting }
     },
     batch: { appendEvents: 1000, readEvents: 1000 },
     run: async <R extends object>(statement: Statement) => (await runStatement(statement, false)) as R[],
@@ -108,17 +152,19 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       database.refuseInsideTransaction('transaction')
       if (isClosed) throw new StoreClosed({})
       const timeoutMs = given.timeoutMs ?? transactionTimeoutMs
-      const parts = { database, pool, types, prepare, openTransactions }
+      const parts = { database, pool, types, shapes, openTransactions, lostBySilence }
       return calls.track(() => runPostgresTransaction(parts, work, { ...given, timeoutMs }))
     },
     async copyOut(text) {
       database.refuseInsideTransaction('copy')
       if (isClosed) throw new StoreClosed({})
-      return calls.track(() => copyToBuffer(pool, text))
+      return calls.track(() => copyOut(text))
     },
     listen(channel, onNotify): Listener {
-      if (options.listen === false) return { ready: Promise.resolve(), close: async () => {} }
-      return listenPostgres(driver, listenerConfig(options, pool), channel, onNotify)
+      if (options.listen === false || (isForeign && options.pool?.options === undefined)) return notListening
+      const notify = (payload: string) =>
+        database.run(sql`/* database.test_listener */ select pg_notify(${channel}::text, ${payload}::text)`)
+      return listenPostgres({ driver, config: listenerConfig(options), channel, notify }, onNotify)
     },
     refuseInsideTransaction: call => refuseInside(database, call),
     async close(closeMs) {
@@ -126,110 +172,45 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       isClosed = true
       const until = performance.now() + closeMs
       await calls.whenIdle(closeMs)
-      await closePool(pool, isOwnPool, { openTransactions, clients }, Math.max(0, until - performance.now()))
+      await closePool(pool, openTransactions, Math.max(0, until - performance.now()))
       calls.rejectAll(new StoreClosed({}))
     },
   }
   return database
 }
 
-function ownPool(driver: typeof pg, options: PostgresOptions, clients: Set<pg.Client>): pg.Pool {
-  if (options.url === undefined)
+const maxCopyTries = 3
+
+/** A store that polls needs no notifications. */
+const notListening: Listener = {
+  ready: Promise.resolve(),
+  receives: Promise.resolve(undefined),
+  close: async () => {},
+}
+
+function checkPlace(url: string | undefined): void {
+  if (url === undefined)
     throw new InvalidOption({ option: 'url', reason: 'A store on a server needs the option "url" or "pool".' })
-  const connectTimeoutMs = options.connectTimeoutMs ?? 10_000
-  const pool = new driver.Pool({
-    Client: trackedClient(driver, clients),
-    connectionString: options.url,
-    max: options.maxConnections ?? 10,
-    ...(options.maxUses === undefined ? {} : { maxUses: options.maxUses }),
-    connectionTimeoutMillis: connectTimeoutMs,
-    idleTimeoutMillis: 30_000,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: 10_000,
-    application_name: 'rillflow',
-    ...(options.ssl === undefined ? {} : { ssl: options.ssl }),
-    ...(options.prepare === false
-      ? {}
-      : { onConnect: (client: pg.ClientBase) => noticeDeadClients(client, connectTimeoutMs) }),
-  } as pg.PoolConfig)
-  // An idle connection that is lost is replaced on the next use. Without a listener its error would end the process.
-  pool.on('error', () => {})
-  return pool
+  checkUrl(url)
 }
 
-/** Adds each connection to `clients` from its first attempt to its end, whether the pool has handed it out or not. */
-function trackedClient(driver: typeof pg, clients: Set<pg.Client>): typeof pg.Client {
-  return class extends driver.Client {
-    constructor(config?: string | pg.ClientConfig) {
-      super(config)
-      clients.add(this)
-      this.once('end', () => clients.delete(this))
-      // A connection that is lost while the pool hands it out has no other listener, and its error would end the
-      // process. The next statement on it fails anyway.
-      this.on('error', () => {})
-    }
-  }
-}
-
-/** Makes the server notice within half a minute that this machine cannot be reached, and free the locks of its sessions. */
-async function noticeDeadClients(client: pg.ClientBase, timeoutMs: number): Promise<void> {
-  const text = `
-    select
-      set_config('tcp_keepalives_idle', '10', false),
-      set_config('tcp_keepalives_interval', '5', false),
-      set_config('tcp_keepalives_count', '3', false)`
-  // The pool's own limit covers only the connecting.
-  await client.query({ text, query_timeout: timeoutMs } as pg.QueryConfig)
-}
-
-async function firstContact(pool: pg.Pool, url: string | undefined): Promise<{ isolation: string }> {
-  const to = describeTarget(pool, url)
-  try {
-    const answer = await pool.query(`
-      select
-        current_setting('server_version') as version,
-        current_setting('server_version_num')::integer as number,
-        current_setting('default_transaction_isolation') as isolation`)
-    const { version, number, isolation } = answer.rows[0]
-    if (number < oldestMajor * 10_000) throw new ServerUnsupported({ version, oldest: oldestMajor })
-    return { isolation }
-  } catch (error) {
-    throw toConnectError(error, to)
-  }
-}
-
-function describeTarget(pool: pg.Pool, url: string | undefined): { address: string; user: string; database: string } {
-  const { host, port, user, database } = pool.options
-  const parsed = url !== undefined && URL.canParse(url) ? new URL(url) : undefined
-  return {
-    address: `${parsed?.hostname || host || 'localhost'}:${parsed?.port || port || 5432}`,
-    user: decodeURIComponent(parsed?.username ?? '') || user || process.env.PGUSER || 'unknown',
-    database: decodeURIComponent(parsed?.pathname.slice(1) ?? '') || database || 'unknown',
-  }
-}
-
-function listenerConfig(options: PostgresOptions, pool: pg.Pool): pg.ClientConfig {
+function listenerConfig({ url, pool, ssl }: PostgresOptions): pg.ClientConfig {
   // The password of the pool's options is not enumerable, so it is not copied with the others.
-  const { max: _max, ...own } = { ...pool.options, password: pool.options.password }
-  const config = options.url === undefined ? own : { connectionString: options.url }
-  return { ...config, ...(options.ssl === undefined ? {} : { ssl: options.ssl }), keepAlive: true } as pg.ClientConfig
+  const given = (pool as { options?: pg.PoolConfig } | undefined)?.options ?? {}
+  const { max: _max, ...own } = { ...given, password: given.password }
+  const config = url === undefined ? own : { connectionString: connectionString(url, ssl) }
+  return { ...config, ...(ssl === undefined ? {} : { ssl }), keepAlive: true } as pg.ClientConfig
 }
 
-async function closePool(
-  pool: pg.Pool,
-  isOwnPool: boolean,
-  running: { openTransactions: Set<(error: Error) => void>; clients: Set<pg.Client> },
-  closeMs: number,
-): Promise<void> {
+async function closePool(pool: Pool, openTransactions: Set<(error: Error) => void>, closeMs: number): Promise<void> {
   const cutOff = setTimeout(() => {
-    for (const revoke of running.openTransactions) revoke(new StoreClosed({}))
+    for (const revoke of openTransactions) revoke(new StoreClosed({}))
     // A running statement ends with its connection, and the pool waits for both; a server that does not answer would
-    // never end it. (Not with `end`: the pool would then wait for ever for a connection that is just being made.)
-    for (const client of running.clients)
-      (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy()
+    // never end it.
+    pool.destroy()
   }, closeMs)
   try {
-    if (isOwnPool) await pool.end()
+    await pool.end()
   } finally {
     clearTimeout(cutOff)
   }

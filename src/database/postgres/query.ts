@@ -1,14 +1,19 @@
 /** Sends statements through `pg`, with our own parsers, and keeps track of the calls that are running. */
 import type pg from 'pg'
 import { type Deferred, deferred } from '../../core/abort.ts'
-import { parsers } from '../parse.ts'
+import { ownParser, parsers } from '../parse.ts'
+import type { PreparedShapes } from '../prepared.ts'
 import { preparedName, type Statement } from '../sql.ts'
+import { refuseUnstorable } from '../storable.ts'
 
 export interface DriverTypes {
   getTypeParser(oid: number, format?: string): (text: string) => unknown
 }
 
-/** Our parsers for the types we define, and the driver's (with the user's settings) for all others. */
+/** For our own statements, whatever a user has set for the whole driver. */
+export const ownTypes: DriverTypes = { getTypeParser: oid => ownParser(oid) }
+
+/** For users' statements: our parsers for the types we define, and the driver's (with the user's settings) for all others. */
 export function driverTypes(driver: typeof pg): DriverTypes {
   return {
     getTypeParser: (oid, format) => {
@@ -19,23 +24,26 @@ export function driverTypes(driver: typeof pg): DriverTypes {
 }
 
 export interface SendOptions {
-  readonly prepare: boolean
+  /** Which statements are prepared; undefined: none. */
+  readonly shapes: PreparedShapes | undefined
   readonly arrays: boolean
-  readonly types: DriverTypes
   readonly timeoutMs?: number | undefined
 }
 
-/** Sends through a pool or a single connection, prepared under a name if `prepare` is true. */
-export function send(
-  to: { query(query: pg.QueryConfig): Promise<pg.QueryResult> },
+/** Sends on a connection, prepared under a name if it is one of `shapes`. */
+export async function send(
+  client: { query(query: pg.QueryConfig): Promise<pg.QueryResult> },
   statement: Statement,
-  { prepare, arrays, types, timeoutMs }: SendOptions,
+  { shapes, arrays, timeoutMs }: SendOptions,
 ): Promise<pg.QueryResult> {
-  const query: Record<string, unknown> = { text: statement.text, values: statement.values, types }
-  if (prepare && statement.unprepared !== true) query.name = preparedName(statement)
+  refuseUnstorable(statement.label, statement.text, statement.values)
+  const query: Record<string, unknown> = { text: statement.text, values: statement.values, types: ownTypes }
+  // Always with a parse message: the server then refuses a text of two statements.
+  query.queryMode = 'extended'
+  if (shapes?.keeps(statement) === true) query.name = preparedName(statement)
   if (arrays) query.rowMode = 'array'
   if (timeoutMs !== undefined) query.query_timeout = timeoutMs
-  return to.query(query as unknown as pg.QueryConfig)
+  return client.query(query as unknown as pg.QueryConfig)
 }
 
 /**

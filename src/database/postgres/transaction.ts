@@ -8,24 +8,30 @@
  * does not hold its locks for ever.
  */
 import type pg from 'pg'
-import { abortable, abortError, deferred, onAbort } from '../../core/abort.ts'
+import { abortError, deferred, onAbort } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { describe } from '../../core/options.ts'
 import type { Database, Transaction, TransactionOptions } from '../database.ts'
 import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../errors.ts'
+import type { PreparedShapes } from '../prepared.ts'
 import { identifier, type Statement, sql } from '../sql.ts'
 import { isConnectionLost, toRillflowError } from '../sqlstate.ts'
+import { refuseUnstorable } from '../storable.ts'
 import { assertOpen, type OpenTransaction, runInside } from '../transaction.ts'
+import { cancelStatement } from './cancel.ts'
 import { copyFromText } from './copy.ts'
+import { isSilence, type Pool } from './pool.ts'
 import { type DriverTypes, send } from './query.ts'
 
 export interface TransactionParts {
   readonly database: Database
-  readonly pool: pg.Pool
+  readonly pool: Pool
   readonly types: DriverTypes
-  readonly prepare: boolean
+  readonly shapes: PreparedShapes | undefined
   /** Revokes each open transaction when the database closes. */
   readonly openTransactions: Set<(error: Error) => void>
+  /** The error of a statement of ours that got no answer. */
+  lostBySilence(label: string, limitMs: number): Error
 }
 
 export async function runPostgresTransaction<T>(
@@ -34,7 +40,9 @@ export async function runPostgresTransaction<T>(
   options: TransactionOptions & { timeoutMs: number },
 ): Promise<T> {
   if (options.signal?.aborted) throw abortError(options.signal)
-  const client = await connect(parts.pool, options.signal)
+  const client = await parts.pool.connect(options.signal).catch(error => {
+    throw toRillflowError(error, 'connect')
+  })
   const state: OpenTransaction = { database: parts.database, open: true }
   const revoked = deferred<never>()
   revoked.promise.catch(() => {})
@@ -42,7 +50,7 @@ export async function runPostgresTransaction<T>(
     state.open = false
     revoked.reject(error)
   }
-  const timer = setTimeout(() => revoke(new TransactionTimeout({ timeoutMs: options.timeoutMs })), options.timeoutMs)
+  const timer = setTimeout(() => revoke(timeout(parts, connection, options.timeoutMs)), options.timeoutMs)
   const releaseSignal = options.signal && onAbort(options.signal, () => revoke(abortError(options.signal!)))
   parts.openTransactions.add(revoke)
 
@@ -55,8 +63,8 @@ export async function runPostgresTransaction<T>(
     const tx = transactionOn(connection, parts, state, begun, hooks)
     const result = await Promise.race([runInside(state, () => work(tx)), revoked.promise])
     state.open = false
-    await begun
-    await commit(connection)
+    await Promise.race([begun, revoked.promise])
+    await commit(connection, parts, options.timeoutMs)
     connection.release()
     for (const hook of hooks) hook()
     return result
@@ -71,18 +79,15 @@ export async function runPostgresTransaction<T>(
   }
 }
 
-/** A connection that comes after the caller was aborted is released at once. */
-async function connect(pool: pg.Pool, signal: AbortSignal | undefined): Promise<pg.PoolClient> {
-  const connecting = pool.connect()
-  try {
-    return await abortable(connecting, signal)
-  } catch (error) {
-    connecting.then(
-      client => client.release(),
-      () => {},
-    )
-    throw toRillflowError(error, 'connect')
-  }
+/**
+ * If a statement of ours has waited for its answer for half of the time, the connection is to blame and not the code that
+ * uses the transaction.
+ */
+function timeout({ lostBySilence }: TransactionParts, connection: Connection, timeoutMs: number): Error {
+  const waiting = connection.current()
+  if (waiting === undefined || performance.now() - waiting.sentAt < timeoutMs / 2)
+    return new TransactionTimeout({ timeoutMs })
+  return lostBySilence(waiting.label, timeoutMs)
 }
 
 function transactionOn(
@@ -92,19 +97,19 @@ function transactionOn(
   begun: Promise<void>,
   hooks: (() => void)[],
 ): Transaction {
-  const options = { prepare: parts.prepare, types: parts.types }
+  const options = { shapes: parts.shapes }
   let depth = 0
   const runStatement = async (statement: Statement, arrays: boolean): Promise<unknown[]> => {
     assertOpen(state)
     try {
-      return (await connection.track(send(connection.client, statement, { ...options, arrays }))).rows
+      return (await connection.track(send(connection.client, statement, { ...options, arrays }), statement.label)).rows
     } catch (error) {
       throw toRillflowError(error, statement.label)
     }
   }
   const command = async (text: string): Promise<void> => {
     assertOpen(state)
-    await connection.track(connection.client.query(text))
+    await connection.track(connection.client.query(text), 'savepoint')
   }
   return {
     id: Symbol('transaction'),
@@ -112,6 +117,7 @@ function transactionOn(
     runArrays: async statement => (await runStatement(statement, true)) as unknown[][],
     async query<R extends object>(text: string, values: readonly unknown[] = []) {
       assertOpen(state)
+      refuseUnstorable('a query', text, values)
       const query = { text, values: values as unknown[], types: parts.types as pg.CustomTypesConfig }
       return (await connection.track(connection.client.query(query))).rows as R[]
     },
@@ -134,7 +140,9 @@ function transactionOn(
       await begun
       const list = columns.map(column => identifier(column).quoted).join(', ')
       await connection
-        .unpipelined(() => copyFromText(connection.client, `copy ${table} (${list}) from stdin`, rows))
+        .unpipelined(() =>
+          connection.track(copyFromText(connection.client, `copy ${table} (${list}) from stdin`, rows), 'copy'),
+        )
         .catch(error => {
           throw toRillflowError(error, 'copy')
         })
@@ -156,14 +164,14 @@ async function begin(connection: Connection, options: TransactionOptions & { tim
       option: 'isolation',
       reason: `The option "isolation" is ${describe(level)}. It must be one of ${isolations.join(', ')}.`,
     })
-  const opening = connection.track(connection.client.query(`begin isolation level ${level}`))
+  const opening = connection.track(connection.client.query(`begin isolation level ${level}`), 'begin')
   const limits = sql`/* transaction.limits */
     select
       set_config('idle_in_transaction_session_timeout', ${idle}::text, true),
       set_config('statement_timeout', ${limit}::text, true),
       set_config('lock_timeout', coalesce(${lock}::text, current_setting('lock_timeout')), true)`
   if (!connection.pipelines) await opening
-  const limiting = connection.track(connection.client.query({ text: limits.text, values: limits.values as unknown[] }))
+  const limiting = connection.track(send(connection.client, limits, { shapes: undefined, arrays: false }), limits.label)
   const both = Promise.all([opening, limiting]).then(() => {})
   both.catch(() => {})
   if (!connection.pipelines) await both
@@ -172,11 +180,12 @@ async function begin(connection: Connection, options: TransactionOptions & { tim
   })
 }
 
-async function commit(connection: Connection): Promise<void> {
+async function commit(connection: Connection, { pool }: TransactionParts, timeoutMs: number): Promise<void> {
   let result: pg.QueryResult
   try {
-    result = await connection.client.query('commit')
+    result = await connection.client.query({ text: 'commit', query_timeout: timeoutMs } as pg.QueryConfig)
   } catch (error) {
+    if (isSilence(error)) pool.testIdle()
     if (!isConnectionLost(error)) throw toRillflowError(error, 'commit')
     throw new OutcomeUnknown({ eventIds: [], reason: 'the connection was lost during the commit' }, error)
   }
@@ -189,33 +198,44 @@ interface Connection {
   readonly client: pg.PoolClient
   readonly pipelines: boolean
   firstError: unknown
-  track<T>(sent: Promise<T>): Promise<T>
+  /** Keeps track of a statement until its answer. `label` is that of one of ours. */
+  track<T>(sent: Promise<T>, label?: string): Promise<T>
+  /** The statement that the server is at, if it is one of ours. */
+  current(): Waiting | undefined
   /** Custom queries such as COPY cannot share a pipelined connection. */
   unpipelined<T>(work: () => Promise<T>): Promise<T>
   release(): void
   abandon(error: unknown): Promise<void>
 }
 
+/** A rollback waits for no lock. */
+const rollbackMs = 10_000
+
+interface Waiting {
+  readonly label: string
+  readonly sentAt: number
+}
+
 /** Switches the connection to pipelining for the time of the transaction, if the driver supports it. */
 function pipelinedConnection(client: pg.PoolClient, onLost: (error: Error) => void): Connection {
   // A connection that is lost between two statements emits an error. Without a listener it would end the process.
-  client.on('error', onLost)
+  client.on?.('error', onLost)
   const switchable = client as unknown as { pipeline?: boolean }
   const pipelines = switchable.pipeline !== undefined
   const before = switchable.pipeline
   if (pipelines) switchable.pipeline = true
-  const pending = new Set<Promise<unknown>>()
+  const pending = new Map<Promise<unknown>, Waiting | undefined>()
   const release = (error?: Error | boolean): void => {
     if (pipelines) switchable.pipeline = before as boolean
-    if (error === undefined) client.off('error', onLost)
+    if (error === undefined) client.off?.('error', onLost)
     client.release(error)
   }
   const connection: Connection = {
     client,
     pipelines,
     firstError: undefined,
-    track(sent) {
-      pending.add(sent)
+    track(sent, label) {
+      pending.set(sent, label === undefined ? undefined : { label, sentAt: performance.now() })
       sent.then(
         () => pending.delete(sent),
         error => {
@@ -225,8 +245,9 @@ function pipelinedConnection(client: pg.PoolClient, onLost: (error: Error) => vo
       )
       return sent
     },
+    current: () => pending.values().next().value,
     async unpipelined(work) {
-      await Promise.allSettled(pending)
+      await Promise.allSettled(pending.keys())
       if (pipelines) switchable.pipeline = false
       try {
         return await work()
@@ -236,13 +257,14 @@ function pipelinedConnection(client: pg.PoolClient, onLost: (error: Error) => vo
     },
     release,
     async abandon(error) {
-      // A running statement would make the rollback wait, so the connection is closed, and the transaction with it.
+      // A running statement would make the rollback wait, so it is ended, and the connection is closed with its transaction.
       if (pending.size > 0 || isConnectionLost(error)) {
+        if (pending.size > 0 && !isConnectionLost(error)) await cancelStatement(client)
         if (pipelines) switchable.pipeline = false
         return release(error instanceof Error ? error : true)
       }
       try {
-        await client.query('rollback')
+        await client.query({ text: 'rollback', query_timeout: rollbackMs } as pg.QueryConfig)
         release()
       } catch (rollbackError) {
         release(rollbackError as Error)

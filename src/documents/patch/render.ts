@@ -76,7 +76,7 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
       const [name, left] = leaf?.kind === 'rename' ? [leaf.to, old] : [key, value(child)]
       parts.push(`case when ${old} is null then '{}'::jsonb else jsonb_build_object(${bind(name)}::text, ${left}) end`)
     }
-    return `(${parts.join(' || ')})`
+    return joinedParts(parts)
   }
 
   function renderElements(at: PatchNode, here: string, kind: string, value: (child: PatchNode) => string): string {
@@ -85,10 +85,9 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
     const set = children.filter(({ child }) => !isRemoved(child)).sort((a, b) => a.index - b.index)
     const gone = children.filter(({ child }) => isRemoved(child)).map(({ index }) => index)
     const adding = set.filter(({ child }) => !onlyRemoves(child))
-    const indexes = new Set(adding.map(({ index }) => index))
-    for (const { index, child } of adding) {
-      let first = index
-      while (indexes.has(first - 1)) first--
+    let first = -1
+    for (const [n, { index, child }] of adding.entries()) {
+      if (adding[n - 1]?.index !== index - 1) first = index
       // An element may be added right after the last one, and the next one after that.
       const fits = `jsonb_array_length(${old}) >= ${bind(first)}::integer`
       demand(child, at.elements === 'all' ? fits : `(${kind} <> 'array' or ${fits})`, 'is beyond the end of the array')
@@ -97,7 +96,7 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
     const element = cases.length === 0 ? '(o.old -> n)' : `case n ${cases.join(' ')} else (o.old -> n) end`
     const length = `greatest(jsonb_array_length(o.old), ${bind((adding.at(-1)?.index ?? -1) + 1)}::integer)`
     return `(select coalesce(jsonb_agg(${element} order by n) filter (where n <> all(${bind(gone)}::integer[])), '[]'::jsonb)
-      from (select ${old} as old) as o, generate_series(0, ${length} - 1) as n)`
+      from (select ${old} as old offset 0) as o, generate_series(0, ${length} - 1) as n)`
   }
 
   function renderLeaf(at: PatchNode, here: string): string {
@@ -139,6 +138,13 @@ function isRemoved({ leaf }: PatchNode): boolean {
 function onlyRemoves({ leaf, children, overwrites }: PatchNode): boolean {
   if (leaf !== undefined || overwrites) return false
   return [...children.values()].every(child => isRemoved(child) || onlyRemoves(child))
+}
+
+/** As a tree, because a chain of some hundred operators would be as many levels deep. */
+function joinedParts(parts: readonly string[]): string {
+  if (parts.length === 1) return `(${parts[0]})`
+  const middle = parts.length >> 1
+  return `(${joinedParts(parts.slice(0, middle))} || ${joinedParts(parts.slice(middle))})`
 }
 
 /** A function of PostgreSQL takes at most 100 arguments. */

@@ -32,7 +32,9 @@ export function treeOf(patch: object, maxBytes: number): PatchNode {
   if (typeof patch !== 'object' || patch === null || Array.isArray(patch))
     throw new InvalidPatch({ path: '', reason: 'a patch must be an object whose keys are paths' })
   const root = node([], '', false)
-  for (const [path, value] of Object.entries(patch)) {
+  const changes = Object.entries(patch)
+  if (changes.length > maxChanges) refuseMany()
+  for (const [path, value] of changes) {
     if (value === undefined) continue
     plant(root, path, encoded(operationOf(value), path, maxBytes))
   }
@@ -50,6 +52,8 @@ export function mergeTreeOf(patch: unknown, maxBytes: number): PatchNode {
 }
 
 function spread(into: PatchNode, patch: object): void {
+  if (into.path.length >= maxDepth)
+    throw new InvalidPatch({ path: into.said, reason: `it is deeper than ${maxDepth} levels` })
   for (const [key, value] of Object.entries(patch)) {
     const child = node([...into.path, key], into.said === '' ? key : `${into.said}.${key}`, true)
     into.children.set(key, child)
@@ -60,12 +64,17 @@ function spread(into: PatchNode, patch: object): void {
   }
 }
 
+/** Far more than a patch by hand has, and far fewer than a statement can have. */
+const maxChanges = 1_000
+/** The array is made anew with all its elements, so a far one is expensive. */
+export const maxIndex = 100_000
+
 function plant(root: PatchNode, path: string, leaf: Leaf): void {
   const segments = segmentsOf(path)
   let at = root
   for (const [i, { key, isIndex }] of segments.entries()) {
     if (at.leaf !== undefined) refuseOverlap(path, at.said)
-    const elements = isIndex ? 'all' : /^(0|[1-9]\d{0,8})$/.test(key) ? 'perhaps' : 'none'
+    const elements = isIndex ? 'all' : isElement(key) ? 'perhaps' : 'none'
     if (at.children.size > 0 && at.elements !== elements && (at.elements === 'all' || elements === 'all'))
       throw new InvalidPatch({ path, reason: 'it names elements and keys of the same value' })
     at.elements = at.children.size > 0 && at.elements === 'none' ? 'none' : elements
@@ -85,8 +94,20 @@ function grown(root: PatchNode): PatchNode {
   if (root.children.size === 0) throw new InvalidPatch({ path: '', reason: 'it has no changes' })
   if (root.elements === 'all') throw new InvalidPatch({ path: '', reason: 'a document is an object, not an array' })
   root.elements = 'none'
+  if (countChanges(root) > maxChanges) refuseMany()
   refuseOverlappingNames(root)
   return root
+}
+
+function refuseMany(): never {
+  const reason = `it has more than ${maxChanges} changes; set a whole value instead, or put the document`
+  throw new InvalidPatch({ path: '', reason })
+}
+
+function countChanges({ leaf, children }: PatchNode): number {
+  let changes = leaf === undefined ? 0 : 1
+  for (const child of children.values()) changes += countChanges(child)
+  return changes
 }
 
 /** A field must not be renamed to a name that the patch changes in another way. */
@@ -121,8 +142,14 @@ function segmentsOf(path: string): Segment[] {
   if (segments.length > maxDepth) throw new InvalidPatch({ path, reason: `it is deeper than ${maxDepth} levels` })
   return segments.map(([, key, index]) => {
     if (key !== undefined) checkKey(path, key)
+    else if (!isElement(index!)) throw new InvalidPatch({ path, reason: `it names an element beyond [${maxIndex}]` })
     return { key: (key ?? index)!, isIndex: key === undefined }
   })
+}
+
+/** Whether a key may be the index of an element; a larger number is a key of an object. */
+function isElement(key: string): boolean {
+  return /^(0|[1-9]\d{0,8})$/.test(key) && Number(key) <= maxIndex
 }
 
 function checkKey(path: string, key: string): void {

@@ -71,10 +71,10 @@ function bind<Row>({ source, state, written }: Plan, args: readonly unknown[]): 
       // While a table is missing, the statement reads an empty relation instead.
       if (!isMissing(source, state)) written.set(cap, statement)
     }
-    const { values, slots } = statement.parameters
+    const { values, slots, budgetMs } = statement.parameters
     const given = [...values]
     for (const { position, make } of slots) given[position] = make(args)
-    return runPrepared(source, state, { text: statement.text, values: given }, executor)
+    return runPrepared(source, state, { text: statement.text, values: given, budgetMs }, executor)
   }
   const rows = async (cap: number, options?: CallOptions): Promise<Row[]> => {
     const found = await run(cap, options)

@@ -10,7 +10,7 @@
  * - Text is compared by code points. A Date stands for its ISO text, as JSON writes it: `2026-11-16T07:00:00.000Z`.
  */
 import { InvalidQuery } from '../errors.ts'
-import { type Field, fieldsOf, type Path, type Place, placeIn, Scope } from './field.ts'
+import { type Field, fieldsOf, type Path, type Place, placeIn, Scope, type SearchOptions } from './field.ts'
 import type { Comparable, Operand, Text } from './operand.ts'
 
 export type Comparison = '=' | '<' | '<=' | '>' | '>='
@@ -18,8 +18,11 @@ export type Comparison = '=' | '<' | '<=' | '>' | '>='
 /** Made by the operators only: a value that came as JSON is never taken for one. */
 export class Condition {
   readonly test: Test
-  constructor(test: Test) {
+  /** How long a query with it may take, if it came from a request. */
+  readonly budgetMs: number | undefined
+  constructor(test: Test, budgetMs?: number) {
     this.test = test
+    this.budgetMs = budgetMs
   }
 }
 
@@ -32,7 +35,7 @@ export type Test =
   | { readonly op: 'contains'; readonly place: Place; readonly operand: unknown }
   | { readonly op: 'startsWith' | 'like' | 'regex'; readonly place: Place; readonly operand: unknown }
   | { readonly op: 'elemMatch'; readonly place: Place; readonly scope: Scope; readonly of: Condition }
-  | { readonly op: 'search'; readonly place: Place; readonly operand: unknown; readonly language: string | undefined }
+  | { readonly op: 'search'; readonly place: Place; readonly operand: unknown; readonly options: SearchOptions }
 
 /** Met by documents that meet every condition; with no conditions, by all documents. */
 export function and(...conditions: readonly Condition[]): Condition {
@@ -133,14 +136,10 @@ type ElementOf<T> = unknown extends T ? unknown : Extract<T, readonly unknown[]>
 
 /**
  * Full text: `search(c, 'red -shoes "exact words"')` searches the fields that the collection declares for it,
- * `search(c.notes, …)` that one. The default language is that of the collection.
+ * `search(c.notes, …)` that one. The default language is that of the collection. Order by `rank`, select a `headline`.
  */
-export function search<T>(
-  field: Path<T>,
-  words: string,
-  options: { readonly language?: string | undefined } = {},
-): Condition {
-  return new Condition({ op: 'search', place: placeIn(field), operand: words, language: options.language })
+export function search<T>(field: Path<T>, words: string, options: SearchOptions = {}): Condition {
+  return new Condition({ op: 'search', place: placeIn(field), operand: words, options })
 }
 
 function compare(by: Comparison, field: unknown, operand: unknown): Condition {

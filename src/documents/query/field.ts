@@ -77,6 +77,23 @@ export interface Place {
   /** Set for a field that is not in the body but in a column of its own. */
   readonly meta?: keyof MetaFields | undefined
   readonly isLower?: boolean | undefined
+  /** Set for a value that is computed from the words found in it. */
+  readonly found?: FoundWords | undefined
+}
+
+/** How well a text fits words, or the part of it that has them. */
+export interface FoundWords extends SearchOptions {
+  readonly as: 'rank' | 'headline'
+  readonly words: unknown
+  /** What a headline puts around each word that was found. */
+  readonly mark?: readonly [string, string] | undefined
+}
+
+export interface SearchOptions {
+  /** Default: that of the collection. */
+  readonly language?: string | undefined
+  /** The last word may be the beginning of one: 'red sho' finds red shoes. Default false. */
+  readonly prefix?: boolean | undefined
 }
 
 const naming: ProxyHandler<{ [placeOf]: Place }> = {
@@ -84,7 +101,7 @@ const naming: ProxyHandler<{ [placeOf]: Place }> = {
     if (key === placeOf) return target[placeOf]
     if (typeof key === 'symbol') return undefined
     const place = target[placeOf]
-    if (place.meta !== undefined || place.isLower === true) return undefined
+    if (place.meta !== undefined || place.isLower === true || place.found !== undefined) return undefined
     return fieldFor({ scope: place.scope, path: [...place.path, checkedStep(key)] })
   },
 }
@@ -122,6 +139,21 @@ export function at<T, K extends KeysOf<T>>(field: Path<T>, key: K): Field<ValueA
 /** The field in lower case; the operand is put in lower case, too. */
 export function lower<T extends string | null | undefined>(field: Path<T>): Path<string> {
   return fieldFor({ ...placeIn(field), isLower: true }) as unknown as Path<string>
+}
+
+/** How well a document fits the words of a `search`: order by it, best first, or select it. */
+export function rank<T>(field: Path<T>, words: string, options: SearchOptions = {}): Path<number> {
+  return fieldFor({ ...placeIn(field), found: { ...options, as: 'rank', words } }) as Path<number>
+}
+
+export interface HeadlineOptions extends SearchOptions {
+  /** Put around each word that was found. Default `['<b>', '</b>']`; the text itself is not escaped for HTML. */
+  readonly mark?: readonly [string, string] | undefined
+}
+
+/** The part of a text in which the words of a `search` were found, to be selected. */
+export function headline<T>(field: Path<T>, words: string, options: HeadlineOptions = {}): Path<string> {
+  return fieldFor({ ...placeIn(field), found: { ...options, as: 'headline', words } }) as Path<string>
 }
 
 export function placeIn(field: unknown): Place {

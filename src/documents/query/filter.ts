@@ -10,10 +10,11 @@
  */
 import { isRillflowError } from '../../core/errors.ts'
 import { textFault } from '../../core/name.ts'
+import { checkWhole } from '../../core/options.ts'
 import { InvalidFilter } from '../errors.ts'
 import {
   and,
-  type Condition,
+  Condition,
   contains,
   eq,
   exists,
@@ -41,15 +42,19 @@ export interface FilterOptions {
   readonly regex?: boolean | undefined
   /** The limit of comparisons. Default 50. */
   readonly maxConditions?: number | undefined
+  /** How long the query may take on a server before it is cancelled with `StatementCancelled`. Default 5000. */
+  readonly timeoutMs?: number | undefined
 }
 
-const limits = { conditions: 50, depth: 8, list: 1000, text: 10_000, steps: 16 }
+const limits = { conditions: 50, depth: 8, list: 1000, text: 10_000, pattern: 200, steps: 16, timeoutMs: 5_000 }
 const forbidden: readonly string[] = ['__proto__', 'constructor', 'prototype']
 
 /** The condition that a JSON value describes. */
 export function filterFrom(json: unknown, options: FilterOptions = {}): Condition {
   const reading: Reading = { options, left: options.maxConditions ?? limits.conditions }
-  return readFilter(json, '$', limits.depth, reading)
+  const { timeoutMs = limits.timeoutMs } = options
+  checkWhole('timeoutMs', timeoutMs, 1, 2 ** 31 - 1)
+  return new Condition(readFilter(json, '$', limits.depth, reading).test, timeoutMs)
 }
 
 interface Reading {
@@ -118,7 +123,7 @@ const tests: Readonly<Record<string, ReadTest>> = {
   $contains: (field, value, path) => contains(field, part(value, path)),
   $startsWith: (field, value, path) => startsWith(field, text(value, path)),
   $like: (field, value, path) => like(field, pattern(value, path)),
-  $regex: (field, value, path) => regex(field, text(value, path)),
+  $regex: (field, value, path) => regex(field, expression(value, path)),
 }
 
 function readTest(field: Path<unknown>, name: string, value: unknown, path: string, options: FilterOptions): Condition {
@@ -145,7 +150,18 @@ function text(value: unknown, path: string): string {
 }
 
 function pattern(value: unknown, path: string): string {
-  return asFilter(path, () => checkedPattern(text(value, path)))
+  return asFilter(path, () => checkedPattern(shortText(value, path)))
+}
+
+/** A reference back to a group is what takes the database a time without bound. */
+function expression(value: unknown, path: string): string {
+  const given = shortText(value, path)
+  return /\\[1-9]/.test(given) ? refuse(path, 'must not refer back to a group') : given
+}
+
+function shortText(value: unknown, path: string): string {
+  const given = text(value, path)
+  return given.length > limits.pattern ? refuse(path, `is longer than ${limits.pattern}`) : given
 }
 
 function list(value: unknown, path: string): (string | number | boolean | null)[] {

@@ -130,6 +130,8 @@ export function jsonText(operand: unknown): string {
 export interface Binder {
   /** The SQL of an operand; `make` checks it and returns the value to send. */
   bind(operand: unknown, type: ParameterType, make: (operand: unknown) => unknown): string
+  /** Limits the time of the statement. */
+  limit?(budgetMs: number): void
 }
 
 export type ParameterType =
@@ -153,6 +155,12 @@ export interface Slot {
 export class Parameters implements Binder {
   readonly values: unknown[] = []
   readonly slots: Slot[] = []
+  /** The least of the limits of its conditions. */
+  budgetMs: number | undefined
+
+  limit(budgetMs: number): void {
+    this.budgetMs = Math.min(budgetMs, this.budgetMs ?? budgetMs)
+  }
 
   bind(operand: unknown, type: ParameterType, make: (operand: unknown) => unknown): string {
     if (isOpen(operand)) this.slots.push({ position: this.values.length, make: args => make(filled(operand, args)) })

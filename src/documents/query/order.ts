@@ -2,25 +2,33 @@
 import { InvalidQuery } from '../errors.ts'
 import { short } from './expression.ts'
 import type { Path, Place } from './field.ts'
-import { keyColumns, type Layout } from './layout.ts'
+import { columnFor, isOrdered, keyColumns, type Layout } from './layout.ts'
 import type { Binder, Kind, ParameterType } from './operand.ts'
-import { columnIn, isIndexed, readAs, timeOf, type Writing } from './render.ts'
+import { columnIn, isIndexed, readAs, renderFound, timeOf, type Writing } from './render.ts'
 
 export type Direction = 'asc' | 'desc'
 
 export interface OrderOptions {
-  /** How a field of a document is read; a value of another kind counts as missing. Default 'text', which dates are, too. */
+  /**
+   * How a field of a document is read; a value of another kind counts as missing. Default: as what it is. Texts (which
+   * dates are, too) come before numbers, and numbers before booleans; a field with an index on numbers is read as one.
+   */
   readonly as?: Kind | undefined
-  /** Default 'asc'. */
+  /** Default 'asc'; of a `rank` 'desc'. */
   readonly direction?: Direction | undefined
   /** The place of documents without the field. Default: last, and with 'desc' first. */
   readonly nulls?: 'first' | 'last' | undefined
 }
 
-/** A field that holds text, which is how fields are read by default. */
+/** The options for a field that holds a `T`. */
+export type OrderFor<T> = OrderOptions & {
+  readonly as?: (unknown extends T ? Kind : KindOf<NonNullable<T>>) | undefined
+}
+
+/** A field that holds text, which is how the fields of groups are read by default. */
 export type TextPath = Path<string | Date | null | undefined>
 
-/** For a field that holds something else: `as` is required, because at run time its type is not known. */
+/** For a field of a group that holds something else: `as` is required, because at run time its type is not known. */
 export type OrderAs<T> = OrderOptions & { readonly as: unknown extends T ? Kind : KindOf<NonNullable<T>> }
 
 type KindOf<T> = T extends string | Date ? 'text' : T extends number ? 'number' : T extends boolean ? 'boolean' : never
@@ -32,13 +40,37 @@ export interface OrderKey {
   readonly nulls: 'first' | 'last'
 }
 
+/** The key of a group, which is read as one kind. */
 export function orderKey(place: Place, given: Direction | OrderOptions = {}): OrderKey {
-  const { as = 'text', direction = 'asc', nulls } = typeof given === 'string' ? { direction: given } : given
-  if (!['text', 'number', 'boolean'].includes(as)) refuse(`orderBy cannot read a field as ${JSON.stringify(as)}`)
+  return keyFor(place, given, 'asc', (typeof given === 'string' ? undefined : given.as) ?? 'text')
+}
+
+/** The keys of one `orderBy`: one for each kind that the field may be of. */
+export function orderKeys(place: Place, given: Direction | OrderOptions = {}, layout: Layout): OrderKey[] {
+  const as = typeof given === 'string' ? undefined : given.as
+  const usual = place.found === undefined ? 'asc' : 'desc'
+  return (as === undefined ? kindsOf(place, layout) : [as]).map(kind => keyFor(place, given, usual, kind))
+}
+
+function keyFor(place: Place, given: Direction | OrderOptions, usual: Direction, as: Kind): OrderKey {
+  const { direction = usual, nulls } = typeof given === 'string' ? { direction: given } : given
+  if (!kinds.includes(as)) refuse(`orderBy cannot read a field as ${JSON.stringify(as)}`)
   if (direction !== 'asc' && direction !== 'desc') refuse(`orderBy has no direction ${JSON.stringify(direction)}`)
   const missing = nulls ?? (direction === 'asc' ? 'last' : 'first')
   if (missing !== 'first' && missing !== 'last') refuse(`nulls come 'first' or 'last', not ${JSON.stringify(nulls)}`)
   return { place, as, direction, nulls: missing }
+}
+
+const kinds: readonly Kind[] = ['text', 'number', 'boolean']
+
+/** A column has its own kind. An index on numbers can only be used if the order begins with numbers. */
+function kindsOf(place: Place, layout: Layout): readonly Kind[] {
+  if (layout.row !== undefined || place.meta !== undefined || place.isLower === true) return ['text']
+  if (place.found !== undefined) return ['number']
+  const isDeclared = (kind: Kind): boolean =>
+    isOrdered(layout, place, kind) || columnFor(layout, place, kind) !== undefined
+  const declared = kinds.filter(isDeclared)
+  return declared.length === 0 || declared.includes('text') ? kinds : declared
 }
 
 function refuse(reason: string): never {
@@ -56,6 +88,8 @@ interface Sorted {
 
 function sorted(key: OrderKey, writing: Writing): Sorted {
   const { place } = key
+  if (place.found !== undefined)
+    return { value: renderFound(place, place.found, writing), short: undefined, type: 'double precision', key }
   const time = timeOf(place, writing)
   if (time !== undefined) return { value: time, short: undefined, type: 'timestamptz', key }
   const column = columnIn(place, writing)

@@ -35,16 +35,18 @@ import type { Condition } from './condition.ts'
 import type { Field, MetaFields, Path, ValueFrom } from './field.ts'
 import type { GroupQuery, GroupRow, GroupValue, Keys } from './group.ts'
 import { type Layout, rowColumn } from './layout.ts'
-import type { Direction, OrderAs, OrderOptions, TextPath } from './order.ts'
+import type { Direction, OrderFor, OrderOptions } from './order.ts'
 import { everything, type QuerySource } from './state.ts'
 import { TableQuery } from './table-query.ts'
 
 export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row> {
   /** Only documents that meet the condition, and those of earlier `where`. */
   where(condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc, Row>
-  /** Order by a field; further calls decide between documents that are equal so far. */
-  orderBy(field: (c: Field<Doc>, meta: MetaFields) => TextPath, options?: Direction | OrderOptions): Query<Doc, Row>
-  orderBy<T>(field: (c: Field<Doc>, meta: MetaFields) => Path<T>, options: OrderAs<NoInfer<T>>): Query<Doc, Row>
+  /** Order by a field, or by the `rank` of a search; further calls decide between documents that are equal so far. */
+  orderBy<T>(
+    field: (c: Field<Doc>, meta: MetaFields) => Path<T>,
+    options?: Direction | OrderFor<NoInfer<T>>,
+  ): Query<Doc, Row>
   limit(count: number): Query<Doc, Row>
   offset(count: number): Query<Doc, Row>
   /** Soft-deleted documents, too. */
@@ -78,6 +80,8 @@ export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row
   exists(options?: CallOptions): Promise<boolean>
   /** A page of at most `limit` (100), and `next` for the page after it: as quick for the thousandth as for the first. */
   page(options?: CallOptions & PageOptions): Promise<Page<Row>>
+  /** The same, and how many there are in all. */
+  page(options: CallOptions & PageOptions & { readonly total: true }): Promise<CountedPage<Row>>
   /** Page `number`, from 1, of `size`, and how many there are in all. */
   pageNumber(number: number, size: number, options?: CallOptions): Promise<NumberedPage<Row>>
   /** Reads page after page. */
@@ -118,6 +122,8 @@ export interface Rows<Row, Result = Row> extends AsyncIterable<Result> {
   exists(options?: CallOptions): Promise<boolean>
   /** A page of at most `limit` (100), and `next` for the page after it: as quick for the thousandth as for the first. */
   page(options?: CallOptions & PageOptions): Promise<Page<Result>>
+  /** The same, and how many there are in all. */
+  page(options: CallOptions & PageOptions & { readonly total: true }): Promise<CountedPage<Result>>
   /** Page `number`, from 1, of `size`, and how many there are in all. */
   pageNumber(number: number, size: number, options?: CallOptions): Promise<NumberedPage<Result>>
   /** Reads page after page. */
@@ -152,6 +158,11 @@ export type WithIncluded<Row, N extends string, Other, Many extends boolean> = O
   }
 }
 
+export interface CountedPage<Row> extends Page<Row> {
+  /** How many there are in all. */
+  readonly total: number
+}
+
 export interface NumberedPage<Row> {
   readonly items: readonly Row[]
   /** How many there are in all. */
@@ -169,7 +180,6 @@ export function openQueries<Doc>(collection: OpenCollection): { query(): Query<D
     collection,
     // A table that other code makes is known to have the columns that all have, and no others.
     layout: layoutOf(isDeclared(collection) ? options : { ...options, columns: undefined }),
-    prepared: new Set(),
     noteRun: advisor.noteRun,
   }
   return { adviseIndexes: advisor.advise, query: () => new TableQuery<Doc, StoredDocument<Doc>>(source, everything) }
@@ -183,6 +193,6 @@ function isDeclared({ declared, readModel }: OpenCollection): boolean {
 export function openRows<Row>(collection: OpenCollection, key: readonly string[]): Rows<Row> {
   const columns = new Map((collection.readModel ?? []).map(({ name, type }) => [name, rowColumn(type)]))
   const layout: Layout = { ...layoutOf({ gin: false }), row: { columns, key } }
-  const source: QuerySource = { label: 'rows', collection, layout, prepared: new Set(), noteRun: () => {} }
+  const source: QuerySource = { label: 'rows', collection, layout, noteRun: () => {} }
   return new TableQuery<Row, Row>(source, everything) as unknown as Rows<Row>
 }

@@ -9,7 +9,7 @@ import { identifier } from '../../database/sql.ts'
 import { InvalidQuery } from '../errors.ts'
 import type { Comparison, Condition, Test } from './condition.ts'
 import { isIndex, jsonAt, lowered, short, shortLength, typedAt } from './expression.ts'
-import { documentScope, type Place, type Scope } from './field.ts'
+import { documentScope, type FoundWords, type Place, type Scope, type SearchOptions } from './field.ts'
 import { columnFor, columnOf, type FoundColumn, hasContaining, isOrdered, type Layout } from './layout.ts'
 import type { Binder } from './operand.ts'
 import { dateText, filled, isOpen, jsonText, type Kind, kindOf, kindsIn, numberText, textOf } from './operand.ts'
@@ -23,14 +23,21 @@ export interface Writing {
   /** The prefix of the columns: `d.`, or nothing in an index. */
   readonly prefix: string
   readonly scopes: ReadonlyMap<Scope, string>
+  /** How many conditions are around this one. */
+  readonly depth: number
+  readonly written: { tests: number }
 }
 
 export function startWriting(binder: Binder, layout: Layout, collection: string, prefix: string): Writing {
-  return { binder, layout, collection, prefix, scopes: new Map([[documentScope, `${prefix}body`]]) }
+  const scopes = new Map([[documentScope, `${prefix}body`]])
+  return { binder, layout, collection, prefix, scopes, depth: 0, written: { tests: 0 } }
 }
 
-export function renderCondition(condition: Condition, writing: Writing): string {
+export function renderCondition(condition: Condition, outer: Writing): string {
   const { test } = condition
+  const writing = { ...outer, depth: outer.depth + 1 }
+  refuseLarge(writing)
+  if (condition.budgetMs !== undefined) writing.binder.limit?.(condition.budgetMs)
   switch (test.op) {
     case 'all':
       return joined(test.of, ' and ', 'true', writing)
@@ -55,6 +62,16 @@ export function renderCondition(condition: Condition, writing: Writing): string 
     default:
       return renderTextTest(test, writing)
   }
+}
+
+/** A query of more is hardly meant, and would fill the stack of the database: the embedded one overflows at a few hundred. */
+const limits = { depth: 50, tests: 2_000, pattern: 1_000, searched: 10_000, words: 500 }
+
+function refuseLarge({ depth, written, collection }: Writing): void {
+  if (depth > limits.depth)
+    throw new InvalidQuery({ collection, reason: `conditions are nested deeper than ${limits.depth} levels` })
+  if (++written.tests > limits.tests)
+    throw new InvalidQuery({ collection, reason: `it has more than ${limits.tests} conditions` })
 }
 
 function joined(conditions: readonly Condition[], by: string, none: string, writing: Writing): string {
@@ -302,8 +319,14 @@ function renderTextTest(test: Test & { op: 'startsWith' | 'like' | 'regex' }, wr
     const last = short(`${prefix} || repeat(chr(1114111), ${shortLength})`)
     return `(${short(value)} >= ${short(prefix)} and ${short(value)} <= ${last} and starts_with(${value}, ${prefix}))`
   }
-  if (op === 'regex') return `${value} ~ ${writing.binder.bind(test.operand, 'text', textOf)}`
-  return `${value} like ${writing.binder.bind(test.operand, 'text', given => checkedPattern(textOf(given)))}`
+  if (op === 'regex') return `${value} ~ ${writing.binder.bind(test.operand, 'text', patternOf)}`
+  return `${value} like ${writing.binder.bind(test.operand, 'text', given => checkedPattern(patternOf(given)))}`
+}
+
+function patternOf(operand: unknown): string {
+  const pattern = textOf(operand)
+  if (pattern.length <= limits.pattern) return pattern
+  throw new InvalidQuery({ reason: `a pattern has more than ${limits.pattern} characters` })
 }
 
 export function checkedPattern(pattern: string): string {
@@ -323,15 +346,44 @@ function renderElemMatch({ place, scope, of }: Test & { op: 'elemMatch' }, writi
       where ${renderCondition(of, inside)})`
 }
 
-function renderSearch({ place, operand, language }: Test & { op: 'search' }, writing: Writing): string {
+function renderSearch({ place, operand, options }: Test & { op: 'search' }, writing: Writing): string {
+  const { texts, language, query } = searchIn(place, operand, options, writing)
+  return `${vectorOf(texts, language)} @@ ${query}`
+}
+
+/** The rank of a document for some words, or the part of a text that has them. */
+export function renderFound(place: Place, { as, words, mark, ...options }: FoundWords, writing: Writing): string {
+  const { texts, language, query } = searchIn(place, words, options, writing)
+  if (as === 'rank') return `ts_rank_cd(${vectorOf(texts, language)}, ${query})::double precision`
+  const [start, stop] = mark ?? ['<b>', '</b>']
+  if (`${start}${stop}`.includes('"'))
+    throw new InvalidQuery({ collection: writing.collection, reason: 'the mark of a headline has a quote in it' })
+  const marks = writing.binder.bind(`StartSel="${start}", StopSel="${stop}"`, 'text', textOf)
+  return `ts_headline(${configuration(language)}, concat_ws(' ', ${texts.join(', ')}), ${query}, ${marks})`
+}
+
+function searchIn(
+  place: Place,
+  words: unknown,
+  { language: given, prefix = false }: SearchOptions,
+  writing: Writing,
+): { readonly texts: readonly string[]; readonly language: string; readonly query: string } {
   const { search, row } = writing.layout
-  const chosen = checkLanguage(language ?? search.language)
-  const words = writing.binder.bind(operand, 'text', textOf)
-  const vector =
-    row === undefined
-      ? vectorOf(searchedTexts(place, search.fields, writing), chosen)
-      : vectorOf([readAs(place, 'text', writing) ?? 'null'], chosen)
-  return `${vector} @@ websearch_to_tsquery(${configuration(chosen)}, ${words})`
+  const language = checkLanguage(given ?? search.language)
+  const texts =
+    row === undefined ? searchedTexts(place, search.fields, writing) : [readAs(place, 'text', writing) ?? 'null']
+  const parsed = `websearch_to_tsquery(${configuration(language)}, ${writing.binder.bind(words, 'text', wordsOf)})`
+  // Words that are too common leave nothing to look for, and nothing that could be the beginning of a word.
+  const begun = `(select case when numnode(q) = 0 then q else (q::text || ':*')::tsquery end from ${parsed} as q)`
+  return { texts, language, query: prefix ? begun : parsed }
+}
+
+/** The words of a search are nested in one another by the database. */
+function wordsOf(operand: unknown): string {
+  const text = textOf(operand)
+  const { searched, words } = limits
+  if (text.length <= searched && (text.match(/[\p{L}\p{N}]+/gu)?.length ?? 0) <= words) return text
+  throw new InvalidQuery({ reason: `a search has more than ${words} words or ${searched} characters` })
 }
 
 function searchedTexts(place: Place, fields: SearchFields['fields'], writing: Writing): string[] {

@@ -20,20 +20,26 @@ export async function runQuery(
   executor: Executor,
 ): Promise<unknown[][]> {
   const start = performance.now()
-  const rows = await runText(source, text, parameters.values, executor)
+  const { values, budgetMs } = parameters
+  const statement = { label: `${source.label}.query`, text, values, budgetMs, shapeOf: tableOf(source) }
+  const rows = await send(source, statement, executor)
   source.noteRun({ state, text, rows: rows.length, tookMs: performance.now() - start })
   return rows
 }
 
-/** The same for a statement that is always prepared. */
+/** The same for a statement that was written before. */
 export async function runPrepared(
   source: QuerySource,
   state: QueryState,
-  { text, values }: { readonly text: string; readonly values: readonly unknown[] },
+  { text, values, budgetMs }: Pick<Statement, 'text' | 'values' | 'budgetMs'>,
   executor: Executor,
 ): Promise<unknown[][]> {
   const start = performance.now()
-  const rows = await send(source, { label: `${source.label}.query`, text, values }, executor)
+  const rows = await send(
+    source,
+    { label: `${source.label}.query`, text, values, budgetMs, shapeOf: tableOf(source) },
+    executor,
+  )
   source.noteRun({ state, text, rows: rows.length, tookMs: performance.now() - start })
   return rows
 }
@@ -48,17 +54,6 @@ export function runExplain(
   return send(source, { label: `${source.label}.explain`, text, values, unprepared: true }, executor)
 }
 
-/** Runs a statement; it is prepared while there are not too many. */
-function runText(
-  source: QuerySource,
-  text: string,
-  values: readonly unknown[],
-  executor: Executor,
-): Promise<unknown[][]> {
-  const unprepared = !isWorthPreparing(source, text)
-  return send(source, { label: `${source.label}.query`, text, values, unprepared }, executor)
-}
-
 async function send(source: QuerySource, statement: Statement, executor: Executor): Promise<unknown[][]> {
   try {
     return await executor.runArrays(statement)
@@ -67,14 +62,8 @@ async function send(source: QuerySource, statement: Statement, executor: Executo
   }
 }
 
-/** A prepared statement stays on its connection, so the number of different ones is limited. */
-const maxPrepared = 200
-
-function isWorthPreparing({ prepared: known }: QuerySource, text: string): boolean {
-  if (known.has(text)) return true
-  if (known.size >= maxPrepared) return false
-  known.add(text)
-  return true
+function tableOf({ collection }: QuerySource): string {
+  return `${collection.parts.schema.name}.${collection.tableName}`
 }
 
 /** Errors in operands that only the database can find. */

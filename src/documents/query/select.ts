@@ -7,7 +7,7 @@ import type { MetaFields, Place } from './field.ts'
 import { renderIncluded, takeIncluded } from './include.ts'
 import type { Layout } from './layout.ts'
 import { cursorColumns, type Part, renderOrder, renderPart } from './order.ts'
-import { columnIn, type Writing } from './render.ts'
+import { columnIn, renderFound, type Writing } from './render.ts'
 import { type QuerySource, type QueryState, renderFrom, type Written, write } from './state.ts'
 
 const documentColumns = ['id', 'body', 'version', 'created_at', 'updated_at', 'created_by', 'updated_by', 'deleted_at']
@@ -51,6 +51,7 @@ function selectedColumns({ selected }: QueryState, writing: Writing): string[] {
   const { prefix, layout } = writing
   if (selected === undefined) return columnNames(layout).map(column => prefix + column)
   return [...selected.values()].map(place => {
+    if (place.found !== undefined) return renderFound(place, place.found, writing)
     const column = columnIn(place, writing)
     if (column === undefined) return jsonAt(`${prefix}body`, place.path)
     return column.path.length === 0 ? column.sql : jsonAt(column.sql, column.path)

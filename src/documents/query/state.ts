@@ -13,8 +13,6 @@ export interface QuerySource {
   readonly label: 'documents' | 'rows'
   readonly collection: OpenCollection
   readonly layout: Layout
-  /** The texts that were prepared, up to a limit: filters from requests may have any number of shapes. */
-  readonly prepared: Set<string>
   /** Called with each query that was run. */
   noteRun(run: QueryRun): void
 }

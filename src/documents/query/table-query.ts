@@ -1,6 +1,6 @@
 /** A query over one table: the steps, each of which gives a new query, and the ways to read its results. */
 import { throwIfAborted } from '../../core/abort.ts'
-import type { Page, PageOptions } from '../../core/page.ts'
+import type { PageOptions } from '../../core/page.ts'
 import type { CallOptions } from '../collection.ts'
 import { InvalidQuery, NotOne } from '../errors.ts'
 import { reportDocuments } from '../execute.ts'
@@ -15,10 +15,19 @@ import {
   bookmarkTypes,
   type Direction,
   type OrderOptions,
-  orderKey,
+  orderKeys,
   partsAfter,
 } from './order.ts'
-import type { IncludeOptions, NumberedPage, Query, Queryable, Selected, Selection, WithIncluded } from './query.ts'
+import type {
+  CountedPage,
+  IncludeOptions,
+  NumberedPage,
+  Query,
+  Queryable,
+  Selected,
+  Selection,
+  WithIncluded,
+} from './query.ts'
 import { startWriting } from './render.ts'
 import { executorFor, runExplain, runQuery } from './run.ts'
 import { toRow, wholeNumber, widthOf, writeCount, writeSelect } from './select.ts'
@@ -59,8 +68,8 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     field: (c: Field<Doc>, meta: MetaFields) => Path<unknown>,
     options?: Direction | OrderOptions,
   ): Query<Doc, Row> {
-    const key = orderKey(placeIn(field(fieldsOf(documentScope), metaFields)), options)
-    return this.#with({ order: [...this.state.order, key] })
+    const keys = orderKeys(placeIn(field(fieldsOf(documentScope), metaFields)), options, this.source.layout)
+    return this.#with({ order: [...this.state.order, ...keys] })
   }
 
   limit(count: number): Query<Doc, Row> {
@@ -96,6 +105,9 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     const local = placeIn(from(fieldsOf(documentScope), metaFields))
     const foreign = placeIn(to === undefined ? metaFields.id : to(fieldsOf(documentScope), metaFields))
     const { source, state } = other
+    // One statement reads both, from the database and the schema of this one.
+    if (source.collection.parts.database !== this.source.collection.parts.database)
+      throw new InvalidQuery({ reason: 'include takes a collection of the same store, and of the same tenant' })
     if (state.selected !== undefined || state.included.length > 0 || state.limit !== undefined)
       throw new InvalidQuery({ reason: 'an included query may have where, includeDeleted and onlyDeleted only' })
     const included = [...this.state.included, { name, source, state, local, foreign, many: many === true }]
@@ -164,7 +176,7 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     return { items: rows, total, page, pages: Math.ceil(total / size) }
   }
 
-  async page({ after, limit = defaultLimit, ...options }: CallOptions & PageOptions = {}): Promise<Page<Row>> {
+  async page({ after, limit = defaultLimit, total = false, ...options }: PageCall = {}): Promise<CountedPage<Row>> {
     const { source, state } = this
     const { name } = source.collection
     if (wholeNumber('the limit of a page')(limit) === 0)
@@ -175,7 +187,8 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     const rows = found.slice(0, limit)
     const last = rows.at(-1)
     const next = found.length > limit && last !== undefined ? encodeCursor(name, state.order, last.mark) : undefined
-    return { items: rows.map(each => each.row), next }
+    const page = { items: rows.map(each => each.row), next }
+    return (total ? { ...page, total: await this.count(options) } : page) as CountedPage<Row>
   }
 
   #bookmarkTypes(): BookmarkTypes {
@@ -239,6 +252,7 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
   }
 }
 
+type PageCall = CallOptions & PageOptions & { readonly total?: boolean | undefined }
 type IterateOptions = CallOptions & { readonly pageSize?: number | undefined }
 type ExplainOptions = CallOptions & { readonly analyze?: boolean | undefined }
 

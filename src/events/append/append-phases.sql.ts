@@ -12,7 +12,7 @@
 import { fragment } from '../../database/sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 import { batchArguments, batchVariables, checkAppends, findInline } from './append-batch.sql.ts'
-import { eventArguments, insertEvents } from './fragments.sql.ts'
+import { advanceStream, eventArguments, insertEvents, refuseInline } from './fragments.sql.ts'
 
 /**
  * Arguments and outcomes as in `append_batch`, without the columns of the events that no check looks at. `p_ids` and `p_data`
@@ -51,6 +51,32 @@ export const appendCheck: SqlFunction = plpgsql({ revision: 1, settings: byIndex
       end if;`)}
     -- To the millisecond, so that projections see the very time that is stored.
     created_at := date_trunc('milliseconds', ~clock(p_streams));
+  end`
+
+/**
+ * The same for one append to one stream, which needs none of the arrays: a save alone costs 210 µs of the server and
+ * 210 of Node that way, instead of 305 and 280. A stream that another transaction holds is waited for as
+ * shortly as in a batch.
+ */
+export const appendCheckOne: SqlFunction = plpgsql({ revision: 1 })`
+  create function ~append_check_one(
+    p_stream text,
+    p_expected text,
+    p_version bigint,
+    p_count integer,
+    p_types text[],
+    out outcome text,
+    out version bigint,
+    out created_at timestamptz)
+  declare
+    moment timestamptz;
+    found_stream ~streams;
+  begin
+    ${refuseInline}
+    perform set_config('lock_timeout', '50ms', true);
+    ${advanceStream({ allowArchived: fragment`false` })}
+    outcome := 'appended';
+    created_at := date_trunc('milliseconds', ~clock(p_stream));
   end`
 
 /**

@@ -7,7 +7,7 @@ import { type Awaitable, isPromise } from '../../core/core.ts'
 import { InvalidEvent, InvalidOption } from '../../core/errors.ts'
 import { canonicalUuid } from '../../core/id.ts'
 import { canonicalJson, encodeJson } from '../../core/json.ts'
-import { checkName, nameFault } from '../../core/name.ts'
+import { checkName, nameFault, nearestName } from '../../core/name.ts'
 import { describe } from '../../core/options.ts'
 import { checkSchema, type SchemaIssue } from '../../core/schema-check.ts'
 import type { NewEventOf } from '../definition.ts'
@@ -37,20 +37,32 @@ export interface Part {
   readonly events: readonly CheckedEvent[]
 }
 
-/** Checks all of it; a promise only where a schema is asynchronous. */
+/** The type of the last event of a stream that was ended. Only `store.streams.tombstone` appends one. */
+export const tombstoneType = '$tombstone'
+
+/** Checks all of it; a promise only where a schema is asynchronous. `endsStream`: its event is a tombstone. */
 export function prepareParts(
   log: Log,
   parts: readonly StreamEvents[],
   defaults: AppendDefaults,
+  endsStream = false,
 ): Awaitable<readonly Part[]> {
   const checks: Promise<void>[] = []
   const prepared = parts.map(({ stream, events, expected = 'any' }): Part => {
     checkName('Stream', stream)
     checkExpected(expected)
-    return { stream, expected, events: events.map(event => checkEvent(log, event, defaults, checks)) }
+    if (!endsStream) refuseTombstones(events)
+    const check = endsStream ? checkEvent : checkNew
+    return { stream, expected, events: events.map(event => check(log, stream, event, defaults, checks)) }
   })
   refuseRepeated(prepared)
   return checks.length === 0 ? prepared : Promise.all(checks).then(() => prepared)
+}
+
+function refuseTombstones(events: StreamEvents['events']): void {
+  if (!events.some(event => event?.type === tombstoneType)) return
+  const reason = 'is reserved for the end of a stream: call store.streams.tombstone'
+  throw new InvalidEvent({ type: tombstoneType, path: 'type', reason })
 }
 
 /** Equal for two appends with the same content, whatever their ids, headers and order of keys. */
@@ -88,9 +100,31 @@ export interface CheckedEvent {
   readonly bytes: number
 }
 
+/** Of a store with schemas, a type that is not among them is a mistake, unless upcasters lead from it to one. */
+function checkNew(
+  log: Log,
+  stream: string,
+  event: NewEventOf<string, unknown>,
+  defaults: AppendDefaults,
+  checks: Promise<void>[],
+): CheckedEvent {
+  const type: unknown = event?.type
+  if (log.schemas.size > 0 && typeof type === 'string' && !log.schemas.has(type)) {
+    const schemaVersion = event.schemaVersion ?? log.upcasters.currentVersion(type)
+    if (!log.schemas.has(log.upcasters.path(type, schemaVersion).at(-1)!.type)) {
+      const nearest = nearestName(type, log.schemas.keys())
+      const known = [...log.schemas.keys()].slice(0, 10).join(', ')
+      const hint = nearest === undefined ? `They are ${known}.` : `Did you mean "${nearest}"?`
+      throw new InvalidEvent({ type, path: 'type', reason: `is not among the events of the store. ${hint}` })
+    }
+  }
+  return checkEvent(log, stream, event, defaults, checks)
+}
+
 /** Checks of asynchronous schemas are added to `checks`; the event counts as checked when they have succeeded. */
 export function checkEvent(
   log: Log,
+  stream: string,
   event: NewEventOf<string, unknown>,
   defaults: AppendDefaults,
   checks: Promise<void>[],
@@ -101,11 +135,11 @@ export function checkEvent(
   const fault = typeof type === 'string' ? nameFault(type) : 'is not a string'
   if (fault !== undefined) throw new InvalidEvent({ type: String(type ?? ''), path: 'type', reason: fault })
   const data = encodeJson(event.data, { what: type, root: 'data', maxBytes: log.maxEventBytes })
-  checkAgainstSchema(log, type, data.text, checks)
   const schemaVersion = event.schemaVersion ?? log.upcasters.currentVersion(type)
   if (!Number.isInteger(schemaVersion) || schemaVersion < 1 || schemaVersion >= 2 ** 31)
     throw new InvalidEvent({ type, path: 'schemaVersion', reason: `is ${schemaVersion}, not a whole number from 1` })
   const id = eventId(log, event)
+  if (log.schemas.size > 0) checkAgainstSchema(log, stream, { ...event, id, schemaVersion }, data.text, checks)
   const headers = headersText(log, type, defaults.headers, event.headers)
   const correlationId = event.correlationId ?? defaults.correlationId ?? id
   const causationId = event.causationId ?? defaults.causationId
@@ -139,17 +173,46 @@ function headersText(
   return text === '{}' ? undefined : text
 }
 
-/** The stored form is checked: the data as it comes back from JSON. */
-function checkAgainstSchema(log: Log, type: string, text: string, checks: Promise<void>[]): void {
+/**
+ * The stored form is checked: the data as it comes back from JSON. An event of an old version is checked as its readers
+ * will see it, in the shape that the upcasters give it; it is stored as it was given.
+ */
+function checkAgainstSchema(
+  log: Log,
+  stream: string,
+  event: NewEventOf<string, unknown> & { readonly id: string; readonly schemaVersion: number },
+  text: string,
+  checks: Promise<void>[],
+): void {
+  const { type, schemaVersion } = event
+  const data: unknown = JSON.parse(text)
+  if (log.upcasters.path(type, schemaVersion).length === 1) {
+    refuseFaults(type, checkData(log, type, data), checks)
+    return
+  }
+  const { headers = {}, correlationId = event.id } = event
+  const seen = { ...event, data, headers, correlationId, stream, version: 0, position: 0, createdAt: log.clock.now() }
+  const upcast = log.upcasters.apply(seen)
+  const issues = isPromise(upcast)
+    ? upcast.then(late => checkData(log, late.type, late.data))
+    : checkData(log, upcast.type, upcast.data)
+  refuseFaults(type, issues, checks)
+}
+
+function checkData(log: Log, type: string, data: unknown): Awaitable<readonly SchemaIssue[]> {
   const schema = log.schemas.get(type)
-  if (schema === undefined) return
-  const issues = checkSchema(schema, JSON.parse(text), 'data')
-  if (isPromise(issues)) {
-    const check = issues.then(late => refuseIssues(type, late))
-    // A check that fails before this one is awaited would leave its rejection unhandled.
-    check.catch(() => {})
-    checks.push(check)
-  } else refuseIssues(type, issues)
+  return schema === undefined ? [] : checkSchema(schema, data, 'data')
+}
+
+function refuseFaults(type: string, issues: Awaitable<readonly SchemaIssue[]>, checks: Promise<void>[]): void {
+  if (!isPromise(issues)) {
+    refuseIssues(type, issues)
+    return
+  }
+  const check = issues.then(late => refuseIssues(type, late))
+  // A check that fails before this one is awaited would leave its rejection unhandled.
+  check.catch(() => {})
+  checks.push(check)
 }
 
 /** `eventId` is given for an event that was read; without it, the event is to be written. */

@@ -118,7 +118,7 @@ async function* chunksOf(
       await new Promise(setImmediate)
       turnedAt = performance.now()
     }
-    const checked = checkEvent(log, event, {}, checks)
+    const checked = checkEvent(log, event?.stream, event, {}, checks)
     const stream = checkName('Stream', event.stream)
     hash?.update(`${stream}\0${checked.type}\0${checked.data}\n`)
     if (skipped < resumed.events) {

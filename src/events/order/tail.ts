@@ -14,6 +14,7 @@ import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
 import { checkPosition, type EventFilter, type From, filterNames, readSettled } from '../read/log.ts'
 import { rereadable } from '../read/read.ts'
+import { maxShared, type SharedReads } from '../read/shared.ts'
 import { type Settled, settle } from './order.ts'
 import { isStillKnown, type LogWatch, rewound } from './watch.ts'
 
@@ -61,7 +62,7 @@ export async function* tailLog(
     const now = await watch.beyond(cursor, seen, signal)
     try {
       if (seen !== undefined && seen.epoch !== now.epoch) {
-        if (last !== undefined) await verify(log, last, now)
+        if (last !== undefined) await verify(log, watch, last, now)
         // The head at the time of 'now' may have been in the server's memory only.
         else if (from === 'now' && now.head < start) start = now.head
         else if (now.head < start) throw rewound(log, start, now, 'its head is below the position to begin from')
@@ -69,14 +70,7 @@ export async function* tailLog(
       }
       seen = now
       if (now.settled <= cursor) continue
-      for await (const event of readSettled(log, log.database, {
-        ...filter,
-        from: cursor,
-        to: now.settled,
-        includeArchived: true,
-        pageSize: now.settled - cursor > farBehind ? undefined : log.database.batch.readEvents,
-        signal,
-      })) {
+      for await (const event of readNext(log, watch, { ...filter, signal }, cursor, now)) {
         last = event
         cursor = event.position
         yield event
@@ -90,8 +84,40 @@ export async function* tailLog(
   }
 }
 
+/** Few new events are read once for all followers of the store; many are read alone, filtered by the database. */
+function readNext(
+  log: Log,
+  { reads }: LogWatch,
+  { signal, ...filter }: EventFilter & { readonly signal: AbortSignal | undefined },
+  from: number,
+  { settled: to, epoch }: Settled,
+): AsyncIterable<RecordedEvent> {
+  if (to - from <= maxShared) return readShared(reads, filter, from, to, epoch)
+  const pageSize = to - from > farBehind ? undefined : log.database.batch.readEvents
+  return readSettled(log, log.database, { ...filter, from, to, includeArchived: true, pageSize, signal })
+}
+
+async function* readShared(
+  reads: SharedReads,
+  filter: EventFilter,
+  from: number,
+  to: number,
+  epoch: number,
+): AsyncGenerator<RecordedEvent, void, undefined> {
+  // A page may end by its bytes before `to`.
+  for (let after = from; after < to; ) {
+    const { events, faults, reached } = await reads.page(filter, after, to, maxShared, epoch)
+    for (const event of events) {
+      if (faults.has(event.position)) throw faults.get(event.position)
+      yield event
+    }
+    after = reached
+  }
+}
+
 /** The server may have restarted: checks that the log is still the one that was read. */
-async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
-  if (!(await rereadable(log.database, log, () => isStillKnown(log, last))))
+async function verify(log: Log, { reads }: LogWatch, last: RecordedEvent, now: Settled): Promise<void> {
+  const ask = (): Promise<boolean> => rereadable(log.database, log, () => isStillKnown(log, last))
+  if (!(await reads.once(`${now.epoch} ${last.id}`, ask)))
     throw rewound(log, last.position, now, `event ${last.id} at ${last.position} no longer exists`)
 }

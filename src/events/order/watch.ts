@@ -23,10 +23,16 @@ import { channels } from '../../telemetry/telemetry.ts'
 import type { RecordedEvent } from '../definition.ts'
 import { LogRewound } from '../errors.ts'
 import type { Log } from '../log.ts'
+import { openSharedReads, type SharedReads } from '../read/shared.ts'
 import { type Settled, settle } from './order.ts'
 import type { Wake } from './wake.ts'
 
-export interface LogWatch {
+export interface LogWatch extends HeadWatch {
+  /** Reads near the end of the log, for all followers together. */
+  readonly reads: SharedReads
+}
+
+export interface HeadWatch {
   /** Resolves once the log is settled beyond `after`, or at once if the server may have restarted since `seen`. */
   beyond(after: number, seen: Settled | undefined, signal?: AbortSignal): Promise<Settled>
   /** Rejects all waiters. */
@@ -48,11 +54,12 @@ export interface Watched {
 }
 
 export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
-  return watchHead(log, { settle: () => settle(log), listen: wake.onHint }, pollMs)
+  const watch = watchHead(log, { settle: () => settle(log), listen: wake.onHint }, pollMs)
+  return { ...watch, reads: openSharedReads(log) }
 }
 
 /** The same for any table whose positions are announced and settled like those of the log. */
-export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch {
+export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch {
   const waiters = new Set<Waiter>()
   const loop = openLoop({ look, pollMs, clock: log.clock, onFailure })
   let unsettledLooks = 0

@@ -13,7 +13,16 @@ import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
 import { settle } from '../order/order.ts'
 import { checkPaging, readsAhead, rereadable } from './read.ts'
-import { eventColumns, eventsOfCopy, eventsOfRows, lastPosition } from './rows.ts'
+import {
+  endOfPage,
+  eventColumns,
+  eventsOfCopy,
+  eventsOfRows,
+  isCopyCut,
+  isCut,
+  lastPosition,
+  maxPageBytes,
+} from './rows.ts'
 import { inPages } from './sequence.ts'
 
 /** Which events are wanted; all given conditions must hold. */
@@ -132,14 +141,15 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
   let hidden: string | undefined
   const copy = async (after: number, to: number): Promise<Buffer> => {
     hidden ??= includeArchived ? '' : await archivedClause(log)
+    const upTo = (end: string): string => `from ${log.names.events} as e
+          where position > ${numeral(after)}
+            and position <= ${end}
+            ${hidden}
+          order by position
+          limit ${numeral(limit)}`
     return log.database.copyOut(`
         select ${eventColumns}
-        from ${log.names.events} as e
-        where position > ${numeral(after)}
-          and position <= ${numeral(to)}
-          ${hidden}
-        order by position
-        limit ${numeral(limit)}`)
+        ${upTo(endOfPage(upTo(String(numeral(to))), to))}`)
   }
   let coming: { after: number; page: Promise<Buffer> } | undefined
   return async (after, to) => {
@@ -155,7 +165,7 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
       await new Promise(setImmediate)
     }
     const events = await eventsOfCopy(log, page)
-    return { events, reached: events.length < limit ? to : last! }
+    return { events, reached: events.length < limit && !isCopyCut(page, events.length) ? to : last! }
   }
 }
 
@@ -200,42 +210,50 @@ export async function filteredRows(
   const rows = await executor.runArrays(
     correlationId === null
       ? sql`/* events.read_log */
-          select ${eventColumns}
-          from ${log.names.events} as e
-          where position > ${after}::bigint
-            and position <= ${to}::bigint
-            and (${types}::text[] is null or type = any(${types}::text[]))
-            and (${streams}::text[] is null or stream = any(${streams}::text[]))
-            and (${categories}::text[] is null or (
-              split_part(stream, '-', 1) = any(${categories}::text[])
-              and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
-            and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
-            and (${includeArchived}::boolean or not exists (
-              select from ${log.names.streams} as archived
-              where archived.stream = e.stream
-                and archived.archived_at is not null))
-          order by position
-          limit ${limit}::integer`
+          select ${eventColumns}, total
+          from (
+            select ${eventColumns}, bytes, sum(bytes) over (order by position rows unbounded preceding) as total
+            from ${log.names.events} as e
+            where position > ${after}::bigint
+              and position <= ${to}::bigint
+              and (${types}::text[] is null or type = any(${types}::text[]))
+              and (${streams}::text[] is null or stream = any(${streams}::text[]))
+              and (${categories}::text[] is null or (
+                split_part(stream, '-', 1) = any(${categories}::text[])
+                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+              and (${includeArchived}::boolean or not exists (
+                select from ${log.names.streams} as archived
+                where archived.stream = e.stream
+                  and archived.archived_at is not null))
+            order by position
+            limit ${limit}::integer) as page
+          where total - bytes < ${maxPageBytes}::bigint
+          order by position`
       : sql`/* events.read_correlation */
-          select ${eventColumns}
-          from ${log.names.events} as e
-          where correlation_id = ${correlationId}::text
-            and position > ${after}::bigint
-            and position <= ${to}::bigint
-            and (${types}::text[] is null or type = any(${types}::text[]))
-            and (${streams}::text[] is null or stream = any(${streams}::text[]))
-            and (${categories}::text[] is null or (
-              split_part(stream, '-', 1) = any(${categories}::text[])
-              and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
-            and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
-            and (${includeArchived}::boolean or not exists (
-              select from ${log.names.streams} as archived
-              where archived.stream = e.stream
-                and archived.archived_at is not null))
-          order by position
-          limit ${limit}::integer`,
+          select ${eventColumns}, total
+          from (
+            select ${eventColumns}, bytes, sum(bytes) over (order by position rows unbounded preceding) as total
+            from ${log.names.events} as e
+            where correlation_id = ${correlationId}::text
+              and position > ${after}::bigint
+              and position <= ${to}::bigint
+              and (${types}::text[] is null or type = any(${types}::text[]))
+              and (${streams}::text[] is null or stream = any(${streams}::text[]))
+              and (${categories}::text[] is null or (
+                split_part(stream, '-', 1) = any(${categories}::text[])
+                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+              and (${includeArchived}::boolean or not exists (
+                select from ${log.names.streams} as archived
+                where archived.stream = e.stream
+                  and archived.archived_at is not null))
+            order by position
+            limit ${limit}::integer) as page
+          where total - bytes < ${maxPageBytes}::bigint
+          order by position`,
   )
-  return { rows, reached: rows.length < limit ? to : (rows.at(-1)![0] as number) }
+  return { rows, reached: rows.length < limit && !isCut(rows) ? to : (rows.at(-1)![0] as number) }
 }
 
 export function checkPosition(option: string, position: unknown): void {

@@ -12,7 +12,16 @@ import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
 import { type EventFilter, filteredRows } from './log.ts'
 import { rereadable } from './read.ts'
-import { eventColumns, eventsOfCopy, eventsOfRows, lastPosition, rawEventOfRow } from './rows.ts'
+import {
+  endOfPage,
+  eventColumnCount,
+  eventColumns,
+  eventsOfCopy,
+  eventsOfRows,
+  isCopyCut,
+  lastPosition,
+  rawEventOfRow,
+} from './rows.ts'
 
 export interface PageRequest {
   readonly filter: EventFilter
@@ -29,6 +38,8 @@ export interface Page {
   readonly reached: number
   /** By position: why an event could not be given its shape. */
   readonly faults: ReadonlyMap<number, unknown>
+  /** How much its events take, about; at the utmost `maxPageBytes` and one event. */
+  readonly bytes: number
 }
 
 /** Archived streams are read too: a follower that falls behind must not miss events that were archived meanwhile. */
@@ -39,7 +50,7 @@ export async function readPage(log: Log, request: PageRequest, executor: Executo
     filteredRows(log, executor, { ...filter, includeArchived: true }, after, to, limit),
   )
   const { events, faults } = await shaped(log, rows)
-  return { events: wanted(request, events, faults), reached, faults }
+  return { events: wanted(request, events, faults), reached, faults, bytes: bytesOf(rows) }
 }
 
 /** Whether the page is fetched as raw COPY bytes, so that it can be prefetched before decoding. */
@@ -54,13 +65,22 @@ export function fetchPage(log: Log, { filter, after, to, limit }: PageRequest): 
 export async function pageOfCopied(log: Log, request: PageRequest, copied: CopiedPage): Promise<Page> {
   const events = await eventsOfCopied(log, copied)
   if (events !== undefined)
-    return { events: wanted(request, events, noFaults), reached: copied.reached, faults: noFaults }
+    return {
+      events: wanted(request, events, noFaults),
+      reached: copied.reached,
+      faults: noFaults,
+      bytes: copied.bytes.length,
+    }
   const { filter, after, limit } = request
   const { rows } = await rereadable(log.database, log, () =>
     filteredRows(log, log.database, { ...filter, includeArchived: true }, after, copied.reached, limit),
   )
   const { events: shapedEvents, faults } = await shaped(log, rows)
-  return { events: wanted(request, shapedEvents, faults), reached: copied.reached, faults }
+  return { events: wanted(request, shapedEvents, faults), reached: copied.reached, faults, bytes: bytesOf(rows) }
+}
+
+function bytesOf(rows: readonly unknown[][]): number {
+  return Number(rows.at(-1)?.[eventColumnCount] ?? 0)
 }
 
 /** An upcaster may have made another type of it. */
@@ -154,15 +174,17 @@ export async function copyPage(
 ): Promise<CopiedPage> {
   const to = types !== undefined && end - after > window ? after + window : end
   const stored = types?.flatMap(type => log.upcasters.sourcesOf(type)).map(literal)
+  const upTo = (last: string): string => `from ${log.names.events}
+      where position > ${numeral(after)}
+        and position <= ${last}
+        ${stored === undefined ? '' : `and type = any(array[${stored.join(', ')}]::text[])`}
+      order by position
+      limit ${numeral(limit)}`
   const bytes = await log.database.copyOut(`/* events.copy_page */
     select ${eventColumns}
-    from ${log.names.events}
-    where position > ${numeral(after)}
-      and position <= ${numeral(to)}
-      ${stored === undefined ? '' : `and type = any(array[${stored.join(', ')}]::text[])`}
-    order by position
-    limit ${numeral(limit)}`)
-  const isFull = lines(bytes) >= limit
+    ${upTo(endOfPage(upTo(String(numeral(to))), to))}`)
+  const events = lines(bytes)
+  const isFull = events > 0 && (events >= limit || isCopyCut(bytes, events))
   return { bytes, reached: isFull ? lastPosition(bytes)! : to }
 }
 

@@ -3,7 +3,7 @@
  *
  *     statement ──► rows ──► event, upcast to the shape its readers expect (`rows`, `upcast`) ──► sequence, page by page
  *
- * A stream is read in either direction, in pages: memory stays flat whatever its length. Each page is one keyset query on
+ * A stream is read in either direction, in pages of limited bytes: memory stays flat whatever its length. Each page is one keyset query on
  * (stream, version), so its cost does not depend on where in the stream it lies.
  */
 
@@ -15,7 +15,7 @@ import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
-import { eventColumns, eventsOfRows } from './rows.ts'
+import { eventColumns, eventsOfRows, isCut, maxPageBytes } from './rows.ts'
 import { inPages } from './sequence.ts'
 
 export interface ReadOptions {
@@ -65,7 +65,7 @@ export function readStream(
     if (done || limit <= 0 || low >= high) return undefined
     const statement = pageOf(log, stream, { ...options, low, high, limit, backwards })
     const rows = await rereadable(executor, log, () => executor.runArrays(statement))
-    done = rows.length < limit
+    done = rows.length < limit && !isCut(rows)
     wanted -= rows.length
     if (rows.length === 0) return undefined
     const last = Number((rows.at(-1) as unknown[])[2])
@@ -88,33 +88,41 @@ function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof 
   const times = { since: since?.toISOString() ?? null, until: until?.toISOString() ?? null }
   return page.backwards
     ? sql`/* events.read_backwards */
-        select ${eventColumns}
-        from ${log.names.events}
-        where stream = ${stream}::text
-          and version > ${low}::bigint
-          and version <= ${high}::bigint
-          and (${times.since}::timestamptz is null or created_at >= ${times.since}::timestamptz)
-          and (${times.until}::timestamptz is null or created_at <= ${times.until}::timestamptz)
-          and (${includeArchived}::boolean or not exists (
-            select from ${log.names.streams} as archived
-            where archived.stream = ${stream}::text
-              and archived.archived_at is not null))
-        order by version desc
-        limit ${limit}::integer`
+        select ${eventColumns}, total
+        from (
+          select ${eventColumns}, bytes, sum(bytes) over (order by version desc rows unbounded preceding) as total
+          from ${log.names.events}
+          where stream = ${stream}::text
+            and version > ${low}::bigint
+            and version <= ${high}::bigint
+            and (${times.since}::timestamptz is null or created_at >= ${times.since}::timestamptz)
+            and (${times.until}::timestamptz is null or created_at <= ${times.until}::timestamptz)
+            and (${includeArchived}::boolean or not exists (
+              select from ${log.names.streams} as archived
+              where archived.stream = ${stream}::text
+                and archived.archived_at is not null))
+          order by version desc
+          limit ${limit}::integer) as page
+        where total - bytes < ${maxPageBytes}::bigint
+        order by version desc`
     : sql`/* events.read */
-        select ${eventColumns}
-        from ${log.names.events}
-        where stream = ${stream}::text
-          and version > ${low}::bigint
-          and version <= ${high}::bigint
-          and (${times.since}::timestamptz is null or created_at >= ${times.since}::timestamptz)
-          and (${times.until}::timestamptz is null or created_at <= ${times.until}::timestamptz)
-          and (${includeArchived}::boolean or not exists (
-            select from ${log.names.streams} as archived
-            where archived.stream = ${stream}::text
-              and archived.archived_at is not null))
-        order by version
-        limit ${limit}::integer`
+        select ${eventColumns}, total
+        from (
+          select ${eventColumns}, bytes, sum(bytes) over (order by version rows unbounded preceding) as total
+          from ${log.names.events}
+          where stream = ${stream}::text
+            and version > ${low}::bigint
+            and version <= ${high}::bigint
+            and (${times.since}::timestamptz is null or created_at >= ${times.since}::timestamptz)
+            and (${times.until}::timestamptz is null or created_at <= ${times.until}::timestamptz)
+            and (${includeArchived}::boolean or not exists (
+              select from ${log.names.streams} as archived
+              where archived.stream = ${stream}::text
+                and archived.archived_at is not null))
+          order by version
+          limit ${limit}::integer) as page
+        where total - bytes < ${maxPageBytes}::bigint
+        order by version`
 }
 
 /** Not for an embedded database, which works on this thread, and not in a transaction, whose statements would wait. */
@@ -127,7 +135,7 @@ export function readsAhead(log: Log, executor: Executor): boolean {
  * with the connection.
  */
 export function rereadable<T>(executor: Executor, log: Log, read: () => Promise<T>): Promise<T> {
-  return executor === log.database ? retry(read, { retries: 6, clock: log.clock }) : read()
+  return executor === log.database ? retry(read, { retries: 6 }) : read()
 }
 
 function checkRange(options: ReadOptions): void {

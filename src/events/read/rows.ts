@@ -4,7 +4,7 @@
 import { type Awaitable, isPromise } from '../../core/core.ts'
 import { checkSchema } from '../../core/schema-check.ts'
 import { CopiedLine, newline } from '../../database/copy-text.ts'
-import { Fragment, type Identifier, identifiers } from '../../database/sql.ts'
+import { Fragment, type Identifier, identifiers, numeral } from '../../database/sql.ts'
 import { refuseIssues } from '../append/prepare.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
@@ -36,6 +36,20 @@ export function eventColumnsOf(
   return new Fragment([columns.map(name => others[name] ?? `${table}.${name}`).join(', ')], [])
 }
 
+/**
+ * The bytes of a page after which it ends, whatever its limit of events: with the first event that reaches them.
+ *
+ * A prepared statement selects `total`, the bytes up to and with each event, after the event's columns. COPY first looks for
+ * the position of that event (`endOfPage`), and shows only by its length that there was one. Measured with pages of 2000 small
+ * events, in µs of the server for each: without a limit 4.7, with the position 5.2, with `total` 6.4.
+ */
+export const maxPageBytes: number = 8 * 1024 * 1024
+
+/** Whether a page of rows that end with `total` was ended by its bytes: then there may be more. */
+export function isCut(rows: readonly (readonly unknown[])[]): boolean {
+  return Number(rows.at(-1)?.[eventColumnCount] ?? 0) >= maxPageBytes
+}
+
 /** In a row that begins with an event, where the rest begins. */
 export const eventColumnCount: number = columns.length
 
@@ -62,6 +76,26 @@ export async function eventsOfCopy(log: Log, page: Buffer): Promise<RecordedEven
 }
 
 const turnEvery = 250
+
+/**
+ * SQL of the position at which a page of a COPY ends: that of the event which reaches the limit of bytes, otherwise `to`.
+ * `rows` is the rest of a query of events, from `from` on, with the limit of the page.
+ */
+export function endOfPage(rows: string, to: number): string {
+  return `coalesce((
+        select position
+        from (
+          select position, sum(bytes) over (order by position rows unbounded preceding) as total
+          ${rows}) as page
+        where total >= ${maxPageBytes}
+        order by position
+        limit 1), ${numeral(to)})`
+}
+
+/** Whether such a page may have been ended by its bytes: an event counts as 200 more than its data and headers. */
+export function isCopyCut(page: Buffer, events: number): boolean {
+  return page.length + 200 * events >= maxPageBytes
+}
 
 /** The position in the last line of such a page. */
 export function lastPosition(page: Buffer): number | undefined {

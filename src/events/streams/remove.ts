@@ -7,8 +7,8 @@
  */
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
+import { tombstoneType } from '../append/prepare.ts'
 import type { Log, LogNames } from '../log.ts'
-import { tombstoneType } from './streams.ts'
 
 // ── Archived streams ─────────────────────────────────────────────────────────────────────────────────────────
 

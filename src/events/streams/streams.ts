@@ -10,14 +10,14 @@
 
 import { InvalidName } from '../../core/errors.ts'
 import { category, checkName } from '../../core/name.ts'
-import { checkWhole, refuseUnknownOptions } from '../../core/options.ts'
+import { checkWhole, refuseUnknownOptions, refusingUnknownOptions } from '../../core/options.ts'
 import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { AnyTransaction } from '../../database/transaction.ts'
 import { moment } from '../../schema/clock.sql.ts'
 import type { AppendParts } from '../append/append.ts'
-import { prepareParts } from '../append/prepare.ts'
+import { prepareParts, tombstoneType } from '../append/prepare.ts'
 import { type Append, sendBatch } from '../append/send.ts'
 import { StreamNotFound } from '../errors.ts'
 import type { Log } from '../log.ts'
@@ -71,7 +71,7 @@ export interface StreamOptions {
 export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorOf'>): Streams {
   const { log, wake, executorOf } = parts
   const executorFor = (tx: AnyTransaction | undefined): Executor => (tx === undefined ? log.database : executorOf(tx))
-  return {
+  const streams: Streams = {
     list: options => listStreams(log, options),
     describe: stream => describeStream(log, stream),
     categories: () => readCategories(log),
@@ -88,10 +88,13 @@ export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorO
       await wake.appendedIn(tx, executorOf(tx))
     },
   }
+  return refusingUnknownOptions('store.streams', streams, optionsOfCalls)
 }
 
-/** The last event of a tombstoned stream. */
-export const tombstoneType = '$tombstone'
+const optionsOfCalls = {
+  ...({ resolve: [1, ['tx', 'category']], restore: [1, ['tx']] } as const),
+  ...({ archive: [1, ['tx', 'reason']], tombstone: [1, ['tx', 'reason']] } as const),
+}
 
 async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<Page<StreamDescription>> {
   refuseUnknownOptions('store.streams.list', options, ['category', 'prefix', 'state', ...pageOptionNames])
@@ -215,7 +218,7 @@ async function restoreStream(log: Log, executor: Executor, stream: string): Prom
 /** Ends a stream: its last event is the tombstone, in the transaction that marks it. */
 async function tombstoneStream(log: Log, executor: Executor, stream: string, reason?: string): Promise<void> {
   const event = { type: tombstoneType, data: { reason: reason ?? null } }
-  const parts = await prepareParts(log, [{ stream, events: [event], expected: 'exists' }], {})
+  const parts = await prepareParts(log, [{ stream, events: [event], expected: 'exists' }], {}, true)
   const append: Append = {
     parts,
     key: undefined,

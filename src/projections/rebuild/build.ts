@@ -63,6 +63,8 @@ export interface Build {
   readonly lease: Held
   checkpoint: number
   attempts: number
+  /** The most events that a batch of this projection was applied with in time, if that is known. */
+  readonly batchLimit: number | undefined
   events: number
   readonly signal: AbortSignal | undefined
   readonly onProgress: OnProgress | undefined
@@ -79,7 +81,11 @@ export function beginBuild(
   const { from, consumer, ...rest } = given
   const started = { at: performance.now(), checkpoint: from.checkpoint }
   const larger = { ...consumer, batchSize: Math.max(consumer.batchSize, minBatchSize) }
-  return { ...rest, consumer: larger, checkpoint: from.checkpoint, attempts: from.attempts, events: 0, started }
+  return {
+    ...rest,
+    consumer: larger,
+    ...{ checkpoint: from.checkpoint, attempts: from.attempts, batchLimit: from.batchLimit, events: 0, started },
+  }
 }
 
 /** A rest of at most this many positions is left to the switch: writers that never pause are never caught up with. */
@@ -89,7 +95,7 @@ const maxRest = 200
 export async function catchUp(build: Build): Promise<void> {
   const { consumers, consumer, lease, signal } = build
   const { log, feed } = consumers
-  const pace = setPace(log.database, consumer)
+  const pace = setPace(log.database, consumer, build.batchLimit)
   const lost = signal ?? new AbortController().signal
   const pages = feed.reader(consumer.filter)
   await renew(log, lease, consumer.leaseMs)
@@ -105,14 +111,18 @@ export async function catchUp(build: Build): Promise<void> {
       }
       const page = await pages.next(build.checkpoint, settled, pace.limit())
       if (page.events.length === 0) {
-        await save(log, lease, { checkpoint: page.reached }, log.database)
+        await save(log, lease, { from: build.checkpoint, checkpoint: page.reached }, log.database)
         build.checkpoint = page.reached
       } else {
         const startedAt = performance.now()
-        const outcome = await applyPage(
-          { log, consumer, lease, attempts: build.attempts, breaker: undefined, lost },
-          page,
-        )
+        const known = { from: build.checkpoint, batchLimit: pace.limit(), attempts: build.attempts }
+        const work = { log, consumer, lease, ...known, breaker: undefined, lost }
+        const outcome = await applyPage(work, page).catch((error: unknown) => {
+          if (!isRillflowError(error, 'consumer_timeout')) throw error
+          pace.tooLong(page.events.length)
+          pages.forget()
+        })
+        if (outcome === undefined) continue
         if (outcome.error === undefined) pace.took(outcome.processed, performance.now() - startedAt)
         if (outcome.end === 'stop') throw outcome.error
         build.checkpoint = outcome.checkpoint

@@ -89,7 +89,8 @@ async function beginShadow(log: Log, projection: Projection, restart: boolean): 
       if (row !== undefined) await forgetShadow(log, tx, projection)
       const { from } = projection.options
       const checkpoint = typeof from === 'number' ? from : 0
-      const definition = { rebuilds: projection.name, fingerprint: print }
+      const tables = projection.tables.map(({ declared }) => shadowOf(declared).name)
+      const definition = { rebuilds: projection.name, fingerprint: print, tables }
       const [made] = await ensure(log, [{ name, kind: 'projection', checkpoint, definition }], tx)
       // Another process has just begun.
       if (made === undefined) continue

@@ -167,11 +167,10 @@ async function readTableNames(tx: Transaction, schema: string): Promise<string[]
 
 /** A lock did not come in time, or a table was dropped meanwhile. */
 function isTemporary(error: unknown): boolean {
-  if (isRillflowError(error, 'serialization_failed')) return true
-  return error instanceof DatabaseFailed && [lockNotAvailable, canceled, undefinedTable].includes(error.sqlState)
+  if (isRillflowError(error, 'serialization_failed') || isRillflowError(error, 'statement_cancelled')) return true
+  return error instanceof DatabaseFailed && [lockNotAvailable, undefinedTable].includes(error.sqlState)
 }
 
-const canceled = '57014'
 const undefinedTable = '42P01'
 
 /** The sessions that hold a lock which stands in the way. */

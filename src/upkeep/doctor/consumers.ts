@@ -8,14 +8,15 @@ import {
 } from '../../consumers/insight.ts'
 import { type RowStatus, readStatus } from '../../consumers/status.ts'
 import type { Log } from '../../events/log.ts'
-import type { Check, DoctorLimits, FoundProblem } from './doctor.ts'
+import type { Check, DoctorLimits, DoctorParts, FoundProblem } from './doctor.ts'
 
-export function checkConsumers(log: Log, { lagMs }: DoctorLimits): Check[] {
+export function checkConsumers({ log, consumers }: DoctorParts, { lagMs }: DoctorLimits): Check[] {
   let statuses: Promise<RowStatus[]> | undefined
   const readOnce = (): Promise<RowStatus[]> => {
     statuses ??= readStatus(log)
     return statuses
   }
+  const isOrphaned = (status: RowStatus): boolean => status.isUnseen && !consumers.hasCodeFor(status)
   const ofEach = (find: (status: RowStatus) => FoundProblem | undefined) => async (): Promise<FoundProblem[]> =>
     (await readOnce()).flatMap(status => find(status) ?? [])
   return [
@@ -23,7 +24,17 @@ export function checkConsumers(log: Log, { lagMs }: DoctorLimits): Check[] {
     {
       name: 'consumers.lag',
       ok: `No consumer is more than ${lagMs / 1000} s behind.`,
-      find: ofEach(status => findLag(status, lagMs)),
+      find: ofEach(status => (isOrphaned(status) ? undefined : findLag(status, lagMs))),
+    },
+    {
+      name: 'consumers.checkpoints',
+      ok: 'No checkpoint is beyond the end of the log.',
+      find: ofEach(findBeyondHead),
+    },
+    {
+      name: 'consumers.orphaned',
+      ok: 'Every consumer has a process with its code.',
+      find: ofEach(status => (isOrphaned(status) ? toOrphanProblem(status) : undefined)),
     },
     { name: 'consumers.leases', ok: 'No lease was abandoned.', find: () => findAbandonedLeases(log) },
     { name: 'consumers.rebuilds', ok: 'No read model has to be rebuilt.', find: () => findRebuilds(log) },
@@ -65,11 +76,33 @@ function findLag(status: RowStatus, lagMs: number): FoundProblem | undefined {
   }
 }
 
+function toOrphanProblem(status: RowStatus): FoundProblem {
+  const { name, kind, lag } = status
+  const tables = kind === 'projection' ? ' With { dropTables: true } its tables are dropped, too.' : ''
+  return {
+    level: 'warning',
+    message: `No process has the code of consumer "${name}". It is ${lag} positions behind, and retention keeps all events after its checkpoint.`,
+    fix: `If it is no longer needed, call ${callOf('remove', status)}, or run: rillflow consumers remove.${tables} Otherwise start a program that has its code.`,
+  }
+}
+
+function findBeyondHead(status: RowStatus): FoundProblem | undefined {
+  const { name, kind, checkpoint, head, isBeyondHead } = status
+  if (!isBeyondHead) return undefined
+  const rebuild = kind === 'projection' ? `, or rebuild it: store.projections.rebuild(${JSON.stringify(name)})` : ''
+  return {
+    level: 'error',
+    message: `The checkpoint of consumer "${name}" is ${checkpoint}, but the log ends at ${head}: another log, or an older one, was put in its place. The consumer does not run, because it would miss the events up to its checkpoint when they come.`,
+    fix: `Move it to a position that you trust with ${callOf('reset', status)}${rebuild}.`,
+  }
+}
+
 /** The call of `store.consumers` that names this consumer. */
-function callOf(verb: 'resume' | 'remove', { kind, name }: RowStatus): string {
-  if (kind !== 'subscription') return `store.consumers.${verb}(${JSON.stringify(name)})`
+function callOf(verb: 'resume' | 'remove' | 'reset', { kind, name }: RowStatus): string {
+  const position = verb === 'reset' ? ', position' : ''
+  if (kind !== 'subscription') return `store.consumers.${verb}(${JSON.stringify(name)}${position})`
   const [subscription, group] = name.replace(/#\d+$/, '').split('/').map(decodeURIComponent)
-  return `store.consumers.${verb}(${JSON.stringify(subscription)}, { group: ${JSON.stringify(group)} })`
+  return `store.consumers.${verb}(${JSON.stringify(subscription)}${position}, { group: ${JSON.stringify(group)} })`
 }
 
 async function findAbandonedLeases(log: Log): Promise<FoundProblem[]> {

@@ -9,6 +9,7 @@
  * says so; the other checks are made.
  */
 
+import type { Consumers } from '../../consumers/consumers.ts'
 import { throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { checkWhole } from '../../core/options.ts'
@@ -46,6 +47,7 @@ export interface Finding {
 export interface DoctorParts {
   readonly log: Log
   readonly schema: Schema
+  readonly consumers: Pick<Consumers, 'hasCodeFor'>
 }
 
 export type DoctorLimits = Required<{ readonly [K in 'oldTransactionMs' | 'lagMs']: number }>
@@ -85,7 +87,7 @@ function checksOf(parts: DoctorParts, limits: DoctorLimits): Check[] {
     ...checkServer(log),
     ...checkTransactions(log, limits),
     ...checkTables(log),
-    ...checkConsumers(log, limits),
+    ...checkConsumers(parts, limits),
     ...checkWorkflows(log),
   ]
 }

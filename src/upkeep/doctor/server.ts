@@ -1,5 +1,7 @@
-/** Checks the database itself: its version, its durability, and whether it has connections left. */
+/** Checks the database itself: its version, settings and durability, its connections, and whether wake-ups arrive. */
+import { settledWithin } from '../../core/abort.ts'
 import { oldestMajor } from '../../database/database.ts'
+import { factsStatement, type ServerFacts, wrongSettings } from '../../database/settings.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Check, FoundProblem } from './doctor.ts'
@@ -8,7 +10,11 @@ import type { Check, FoundProblem } from './doctor.ts'
 const maxShareOfServer = 0.8
 const maxShareInUse = 0.9
 
-export function checkServer({ database }: Log): Check[] {
+/** The listener tests itself within five seconds of its first connection. */
+const maxTestMs = 15_000
+
+export function checkServer(log: Log): Check[] {
+  const { database } = log
   return [
     {
       name: 'server.version',
@@ -27,6 +33,26 @@ export function checkServer({ database }: Log): Check[] {
       },
     },
     database.engine === 'pglite' ? embeddedDurability(database.files !== undefined) : serverDurability({ database }),
+    {
+      name: 'server.tls',
+      ok: 'Connections to another machine are encrypted.',
+      async find() {
+        if (database.engine === 'pglite') return []
+        const [row] = await database.run<{ open: boolean }>(sql`/* doctor.tls */
+          select not s.ssl and coalesce(a.client_addr <<= '127.0.0.0/8' or a.client_addr = '::1', true) is false as open
+          from pg_stat_ssl as s
+          join pg_stat_activity as a on a.pid = s.pid
+          where s.pid = pg_backend_pid()`)
+        if (row?.open !== true) return []
+        return [
+          {
+            level: 'warning',
+            message: 'The connections to the server are not encrypted, and it is on another machine.',
+            fix: 'Turn on TLS on the server, and remove "ssl: false" or "sslmode=disable" here. Behind a pooler on the same machine as the server this can be left as it is.',
+          },
+        ]
+      },
+    },
     {
       name: 'server.connections',
       ok: 'The server has enough connections for this store.',
@@ -52,7 +78,47 @@ export function checkServer({ database }: Log): Check[] {
         return problems
       },
     },
+    {
+      name: 'server.settings',
+      ok: 'The settings of the server leave the text of values as the store needs it.',
+      async find() {
+        if (database.engine === 'pglite') return []
+        const [facts] = await database.run<ServerFacts>(factsStatement())
+        return wrongSettings(facts!).map(({ setting, value, expected, advice }) => ({
+          level: 'error',
+          message: `The setting ${setting} is ${JSON.stringify(value)}, and the store needs ${JSON.stringify(expected)}.`,
+          fix: advice,
+        }))
+      },
+    },
+    wakeUps(log),
   ]
+}
+
+/** With a listener of its own: the doctor may run in a process that follows nothing. */
+function wakeUps({ database, channel }: Log): Check {
+  return {
+    name: 'server.wake_ups',
+    ok: 'Appends of other processes arrive at once, or the store was opened without listening.',
+    async find() {
+      const listener = database.listen(channel, () => {})
+      try {
+        const isTested = await settledWithin(listener.receives, maxTestMs)
+        if (isTested && (await listener.receives) !== false) return []
+        return [
+          {
+            level: 'warning',
+            message: isTested
+              ? 'Wake-ups do not arrive: a notification that was sent to the listening connection was lost, as in a pooler in transaction mode. Appends of other processes are found by polling only.'
+              : 'Wake-ups do not arrive: no listening connection could be made. Appends of other processes are found by polling only.',
+            fix: 'Connect to the server itself or to a pooler in session mode. Or open the store with listen: false, so that it does not hold a connection for nothing, and choose pollMs.',
+          },
+        ]
+      } finally {
+        await listener.close()
+      }
+    },
+  }
 }
 
 /** Settings that give up acknowledged data for speed when they are off. */

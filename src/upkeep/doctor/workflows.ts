@@ -35,6 +35,21 @@ export function checkWorkflows(log: Log): Check[] {
       },
     },
     {
+      name: 'workflows.parked',
+      ok: 'No execution is parked.',
+      async find() {
+        const { items: handlers } = await listHandlers(log, { limit: 10_000 })
+        return handlers.flatMap(({ handler, version, open }) => {
+          if (open.parked === 0) return []
+          return {
+            level: 'warning' as const,
+            message: `${open.parked} executions of version ${version} of handler "${handler}" are parked, because its code does not fit their recorded steps.`,
+            fix: 'Deploy code that fits and resume them (rillflow workflows resume ID), or dead-letter them (rillflow workflows reject ID). store.workflows.executions.list({ state: "parked" }) and rillflow workflows list --state parked show them.',
+          }
+        })
+      },
+    },
+    {
       name: 'workflows.lanes',
       ok: 'No lane is parked.',
       async find() {

@@ -75,7 +75,7 @@ function ofExecution(
   handler: HandlerDescription | undefined,
   waits: readonly OpenWait[],
 ): Verdict {
-  const { handler: name, state, id: executionId, dueAt, lane, worker, attempt, version } = execution
+  const { handler: name, state, executionId, dueAt, lane, worker, attempt, version } = execution
   const say = (to: Verdict['state'], reason: string, message: string, fix?: string): Verdict => ({
     ...{ name, kind: 'handler', state: to, reason, message, fix, executionId },
   })

@@ -55,6 +55,8 @@ export type DeadLetterReason =
   | 'crashed'
   /** It had not ended when the `deadlineMs` of its handler was over. */
   | 'deadline'
+  /** It was parked, and an operator has dead-lettered it. */
+  | 'rejected'
   | 'joinTimeout'
   | 'joinFailed'
 
@@ -174,11 +176,7 @@ export async function recordDeadLetter(
   await keepCalls(log, tx, id)
   const consumer = handlerRow(handler.name)
   // Each earlier attempt has a line in the activity; a workflow may have many.
-  const earlier = fragment`coalesce((
-        select jsonb_agg(jsonb_build_object('at', earlier.at) || earlier.error order by earlier.position)
-        from (
-          select a.position, a.at, a.error
-          from ${workflowNames(log).workflow_activity} as a
+  const attempts = fragment`from ${workflowNames(log).workflow_activity} as a
           where a.correlation_id = ${correlationId}::text
             and a.execution = ${id}::uuid
             and a.kind = 'failed'
@@ -188,7 +186,18 @@ export async function recordDeadLetter(
               select l.last_failed_at
               from ${consumerNames(log).dead_letters} as l
               where l.consumer = ${consumer}::text
-                and l.event_id = ${event.id}::uuid), '-infinity')
+                and l.event_id = ${event.id}::uuid), '-infinity')`
+  const firstFailedAt =
+    attempt <= 1
+      ? fragment`null::timestamptz`
+      : fragment`(
+          select min(a.at)
+          ${attempts})`
+  const earlier = fragment`coalesce((
+        select jsonb_agg(jsonb_build_object('at', earlier.at) || earlier.error order by earlier.position)
+        from (
+          select a.position, a.at, a.error
+          ${attempts}
           order by a.position desc
           limit ${Math.max(0, Math.min(maxEarlier, attempt - 1))}::integer) as earlier), '[]')`
   const more = {
@@ -197,6 +206,7 @@ export async function recordDeadLetter(
     reason,
     fingerprint: fingerprint(handler.name, error),
     earlier,
+    firstFailedAt,
     onDeadLetter: problem,
   }
   await record(log, { consumer, fence }, { event, error, attempts: attempt }, tx, more)

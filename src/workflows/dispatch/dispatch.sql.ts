@@ -86,8 +86,8 @@ export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
   end`
 
 /**
- * - p_reached: the position up to which the caller has dispatched; a lower checkpoint means that a crash of the server
- *   has undone some of it.
+ * - p_reached: the checkpoint that the caller knows to be stored. Another one means that a crash of the server, or a
+ *   fail-over, has undone some of it.
  * - p_first, p_checkpoint: the first of the events, and where the consumer is when they are done.
  * - is_idle: whether some of the workflows have nothing to do, so that they may be settled with it.
  * - p_worker: a worker that has room for p_limit more, of p_worker_routes, or null. They begin only if no execution is
@@ -95,7 +95,7 @@ export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
  *
  * Not flushed to the disk, for the reasons that the dispatcher and the claim have.
  */
-export const dispatch: SqlFunction = plpgsql({ revision: 2, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
+export const dispatch: SqlFunction = plpgsql({ revision: 3, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
   create function ~workflow_dispatch(
     p_consumer text,
     p_fence bigint,
@@ -139,7 +139,7 @@ export const dispatch: SqlFunction = plpgsql({ revision: 2, settings: [...byInde
       for update;
     outcome := case
       when dispatcher.fence is distinct from p_fence then 'lost'
-      when dispatcher.checkpoint < p_reached or dispatcher.checkpoint >= p_first then 'moved'
+      when dispatcher.checkpoint <> p_reached or dispatcher.checkpoint >= p_first then 'moved'
       when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
     if outcome is not null then
       return;

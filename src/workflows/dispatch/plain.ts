@@ -69,8 +69,8 @@ export interface PlainBatch {
   readonly routings: readonly Routing[]
   /** The version of the routes that they were made with. */
   readonly version: number
-  /** How far this process knows the log to be dispatched. */
-  readonly reached: number
+  /** The checkpoint of the dispatcher that is stored. */
+  readonly from: number
   readonly fence: number
   /** The checkpoint of the dispatcher after this batch. */
   readonly checkpoint: number
@@ -130,7 +130,7 @@ interface DispatchRow {
 
 async function callDispatch(
   log: Log,
-  { routings, version, reached, fence, checkpoint }: PlainBatch,
+  { routings, version, from, fence, checkpoint }: PlainBatch,
   executions: readonly NewExecution[],
   capacity: Capacity | undefined,
 ): Promise<DispatchRow> {
@@ -141,7 +141,7 @@ async function callDispatch(
       p_consumer => ${dispatcherName}::text,
       p_fence => ${fence}::bigint,
       p_version => ${version}::integer,
-      p_reached => ${reached}::bigint,
+      p_reached => ${from}::bigint,
       p_first => ${routings[0]!.event.position}::bigint,
       p_checkpoint => ${checkpoint}::bigint,
       p_workflows => ${workflows.map(({ id }) => id)}::text[],
@@ -178,7 +178,7 @@ function begunOf(
 }
 
 /** The stored checkpoint is not the one this process remembers: a crash of the server has undone it. */
-export function rewound(): Error {
+function rewound(): Error {
   return new OutcomeUnknown({
     eventIds: [],
     reason: 'The server has restarted and lost the last dispatch. It is repeated.',

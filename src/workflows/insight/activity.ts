@@ -182,7 +182,7 @@ const attemptsOptionNames = optionNames<AttemptsOptions>({
 })
 
 export interface Attempt extends Activity {
-  readonly kind: 'completed' | 'failed'
+  readonly kind: 'completed' | 'failed' | 'parked'
   readonly error: ErrorDescription | undefined
 }
 
@@ -246,7 +246,7 @@ function readAttempts(
       from (
         select a.*,
           row_number() over (order by a.position desc) as n,
-          a.kind in ('completed', 'failed')
+          a.kind in ('completed', 'failed', 'parked')
             and (${handler}::text is null or a.handler = ${handler}::text)
             and (${outcome}::text is null or ${outcome}::text in (a.kind, a.outcome))
             and (${executionId}::uuid is null or a.execution = ${executionId}::uuid) as fits
@@ -274,7 +274,7 @@ function readAttempts(
             and (${executionId}::uuid is null or a.execution = ${executionId}::uuid) as fits
         from ${workflow_activity} as a
         where a.handler = ${handler}::text
-          and a.kind in ('completed', 'failed')
+          and a.kind in ('completed', 'failed', 'parked')
           and a.position < coalesce(${before}::bigint, 9223372036854775807)
         order by a.position desc
         limit ${most}) as l
@@ -292,7 +292,7 @@ function readAttempts(
     from (
       select a.*,
         row_number() over (order by a.position desc) as n,
-        a.kind in ('completed', 'failed')
+        a.kind in ('completed', 'failed', 'parked')
           and (${outcome}::text is null or ${outcome}::text in (a.kind, a.outcome))
           and (${executionId}::uuid is null or a.execution = ${executionId}::uuid) as fits
       from ${workflow_activity} as a

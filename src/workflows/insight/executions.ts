@@ -1,6 +1,9 @@
 /**
- * Open executions for operators: how many there are in each state, and resuming one that is parked. Of each handler and state
- * at most 10 000 are counted, each by an index that holds nothing else: never a whole table.
+ * Open executions for operators: a list, how many there are in each state, and what can be done about one that is parked. Of
+ * each handler and state at most 10 000 are counted, each by an index that holds nothing else: never a whole table.
+ *
+ *     its code does not fit its recorded steps ─► parked ─┬─ resume ──► it continues, with code that fits
+ *                                                         └─ reject ──► a runner that has its handler dead-letters it
  */
 import { canonicalUuid } from '../../core/id.ts'
 import type { Page } from '../../core/page.ts'
@@ -14,10 +17,12 @@ import type { ExecutionDescription, ListExecutionsOptions } from './list-executi
 
 /** The executions of a store: `store.workflows.executions`. */
 export interface Executions {
-  /** Open executions by id: 100 in a page by default, at most 1000. */
+  /** Those that are open, by id; at most 10 000 in a page, 100 by default. */
   list(options?: ListExecutionsOptions): Promise<Page<ExecutionDescription>>
   /** Lets an execution continue that was parked because its code did not fit its recorded steps. */
   resume(executionId: string): Promise<void>
+  /** Dead-letters an execution that was parked: a runner that has its handler does so, instead of running it. */
+  reject(executionId: string): Promise<void>
 }
 
 /**
@@ -86,8 +91,13 @@ function countsOf(count: (at: number) => number): OpenCounts {
   return Object.fromEntries(executionStates.map((state, at) => [state, count(at)])) as unknown as OpenCounts
 }
 
-/** Under the row of its workflow, and in its place among the executions of its lane. */
-export async function resumeExecution(log: Log, hints: WorkflowHints, executionId: string): Promise<void> {
+/** Lets it continue, or be dead-lettered: under the row of its workflow, and in its place among those of its lane. */
+export async function unpark(
+  log: Log,
+  hints: WorkflowHints,
+  executionId: string,
+  { rejects }: { readonly rejects: boolean },
+): Promise<void> {
   const id = canonicalUuid(executionId)
   if (id === undefined) throw new ExecutionNotParked({ executionId, state: 'gone' })
   await log.database.transaction(async tx => {
@@ -109,7 +119,8 @@ export async function resumeExecution(log: Log, hints: WorkflowHints, executionI
     if (row?.state !== 'parked') throw new ExecutionNotParked({ executionId, state: row?.state ?? 'gone' })
     await tx.run(sql`/* workflows.unpark */
       update ${workflowNames(log).workflow_executions}
-      set state = 'suspended'
+      set state = 'suspended',
+        is_rejected = ${rejects}::boolean
       where id = ${id}::uuid
         and state = 'parked'`)
     await wakeSuspended(log, tx, [id])

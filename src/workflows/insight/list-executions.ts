@@ -3,6 +3,7 @@
  * 10 000 are looked at, of all handlers the first 1000 each: each state has an index of its own, so a state with few
  * executions costs little, however many others there are.
  */
+import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { canonicalUuid } from '../../core/id.ts'
 import { describe, refuseUnknownOptions } from '../../core/options.ts'
@@ -21,7 +22,7 @@ export interface ListExecutionsOptions extends PageOptions {
 }
 
 export interface ExecutionDescription {
-  readonly id: string
+  readonly executionId: string
   readonly handler: string
   readonly version: number
   readonly state: ExecutionState
@@ -42,6 +43,8 @@ export interface ExecutionDescription {
   readonly worker: string | undefined
   /** Whether it retries a dead letter. */
   readonly isRetry: boolean
+  /** Why it is parked; undefined in other states. */
+  readonly error: ErrorDescription | undefined
 }
 
 const ofHandler = 10_000
@@ -54,20 +57,29 @@ export async function listExecutions(log: Log, options: ListExecutionsOptions): 
     ...pageOptionNames,
   ])
   const { state, correlationId, after, limit = 100 } = options
-  checkCount(what, 'limit', limit, 1, 1000)
+  checkCount(what, 'limit', limit, 1, 10_000)
   if (state !== undefined && !executionStates.includes(state))
     throw refusal(what, 'state', `needs one of ${executionStates.join(', ')} as "state", not ${describe(state)}.`)
   const lastId = after === undefined ? null : (canonicalUuid(String(decodeCursor(after, 1)[0])) ?? null)
   const handler = options.handler === undefined ? null : nameOf(options.handler)
-  const { workflow_executions, workflow_routes } = workflowNames(log)
+  const { workflow_executions, workflow_routes, workflow_activity } = workflowNames(log)
   const states = state === undefined ? executionStates : [state]
   const source = correlationId === undefined ? inStates(log, states, handler) : ofWorkflow(log, correlationId, states)
   const rows = await log.database.run<ExecutionRow>(sql`/* workflows.executions */
     select x.id, x.state, x.correlation_id, x.position, x.attempt, x.queued_at, x.started_at, x.run_at, x.deadline_at,
-      x.lane, x.worker, x.is_retry, r.handler, r.version
+      x.lane, x.worker, x.is_retry, r.handler, r.version, parked.error
     from ${source}
     join ${workflow_executions} as x on x.id = found.id
     join ${workflow_routes} as r on r.id = x.route
+    left join lateral (
+      select a.error
+      from ${workflow_activity} as a
+      where x.state = 'parked'
+        and a.correlation_id = x.correlation_id
+        and a.execution = x.id
+        and a.kind = 'parked'
+      order by a.position desc
+      limit 1) as parked on true
     where (${handler}::text is null or r.handler = ${handler}::text)
       and (${lastId}::uuid is null or x.id > ${lastId}::uuid)
     order by x.id
@@ -117,11 +129,12 @@ interface ExecutionRow {
   readonly is_retry: boolean
   readonly handler: string
   readonly version: number
+  readonly error: ErrorDescription | null
 }
 
 function descriptionOf(row: ExecutionRow): ExecutionDescription {
   return {
-    id: row.id,
+    executionId: row.id,
     handler: row.handler,
     version: row.version,
     state: row.state,
@@ -135,5 +148,6 @@ function descriptionOf(row: ExecutionRow): ExecutionDescription {
     lane: row.lane === null ? undefined : keyOfLane(row.lane).key,
     worker: row.worker ?? undefined,
     isRetry: row.is_retry,
+    error: row.error ?? undefined,
   }
 }

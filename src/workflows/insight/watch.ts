@@ -19,7 +19,7 @@ import { defaultBackoff, delay } from '../../core/retry.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Settled } from '../../events/order/order.ts'
-import { type LogWatch, rewound } from '../../events/order/watch.ts'
+import { type HeadWatch, rewound } from '../../events/order/watch.ts'
 import { rereadable } from '../../events/read/read.ts'
 import { checkCount, refusal } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
@@ -48,7 +48,7 @@ export interface WatchWorkflowsOptions extends WatchOptions {
 
 export interface WatchParts {
   readonly log: Log
-  readonly activityWatch: LogWatch
+  readonly activityWatch: HeadWatch
   readonly settledWatch: SettledWatch
 }
 

@@ -85,7 +85,7 @@ export async function openJoins(
         ${wanted.map(each => each.batch.size)}::integer[],
         ${wanted.map(each => each.position)}::bigint[],
         ${wanted.map(each => JSON.stringify(each.outer))}::text[],
-        ${wanted.map(each => each.route.definition.join?.timeoutMs ?? null)}::integer[])
+        ${wanted.map(each => each.route.definition.join?.timeoutMs ?? null)}::bigint[])
         as u(id, batch_id, correlation_id, route, size, position, outer_batches, timeout_ms)
       join ${workflowNames(log).workflows} as w on w.correlation_id = u.correlation_id
       -- A workflow that is being undone opens no joins.

@@ -26,6 +26,7 @@ import {
   type Handler,
   handlerOf,
   type JoinRoute,
+  maxWaitMs,
   type ReactOptions,
   reactOptions,
   refusal,
@@ -88,7 +89,7 @@ export function defineJoin<
   const types = typesOf(what, definition.on)
   if (types === undefined || types.includes('*'))
     throw refusal(what, 'on', `cannot join events of all types. Name the types it waits for: on: ['OrderChecked'].`)
-  if (joinTimeoutMs !== undefined) checkCount(what, 'joinTimeoutMs', joinTimeoutMs, 1)
+  if (joinTimeoutMs !== undefined) checkCount(what, 'joinTimeoutMs', joinTimeoutMs, 1, maxWaitMs)
   if (onJoinTimeout !== 'deadLetter' && onJoinTimeout !== 'partial')
     throw refusal(
       what,

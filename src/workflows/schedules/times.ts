@@ -3,15 +3,14 @@
  * is always given, and no result depends on the time zone or the clock of the process.
  *
  * Cron expressions have five fields (minute hour day month weekday) or six (second first), and are read in their time
- * zone by croner, which is loaded when the first of them is defined. Where the clocks change:
+ * zone by croner. Where the clocks change:
  * - A fixed time of day (one value each for second, minute and hour) comes once a day, always: one that the clocks leap over
  *   comes when they have leapt (02:30 at 03:00), one that they show twice comes the first time.
  * - Everything else (`*`, lists, ranges, steps) goes by the minutes that pass: those left out do not come, those repeated come
  *   both times. So `0 * * * *` comes every 60 minutes on every day, and `30 2,5 * * *` only at 05:30 on the day without 02:30.
  * A day of the month and a weekday together mean either of the two, as in cron.
  */
-import { createRequire } from 'node:module'
-import type { Cron } from 'croner'
+import { Cron } from 'croner'
 import { checkCount, refusal } from '../handler.ts'
 
 /** When it is due. As it is stored: `at` is an ISO text. */
@@ -90,12 +89,8 @@ function checkCron(what: string, cron: string, timeZone: string): void {
   if (next === null) throw refusal(what, 'cron', `has the cron expression ${text}, which is never due.`)
 }
 
-const require = createRequire(import.meta.url)
-
-/** Loaded on first use, and at once: a wrong expression fails where it is defined, not where a worker starts. */
 function readCron(cron: string, timezone: string): Cron {
-  const croner = require('croner') as typeof import('croner')
-  return new croner.Cron(cron, { timezone, mode: '5-or-6-parts', paused: true })
+  return new Cron(cron, { timezone, mode: '5-or-6-parts', paused: true })
 }
 
 function cronTimes(cron: Cron): DueTimes {

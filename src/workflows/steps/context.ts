@@ -1,6 +1,7 @@
 /** The context of a handler: its second argument, with steps, waits, child workflows and values that repeat. */
 import { createHash } from 'node:crypto'
 import type { Cutoff } from '../../core/abort.ts'
+import type { AsJson } from '../../core/as-json.ts'
 import type { Awaitable } from '../../core/core.ts'
 import { derivedId } from '../../core/id.ts'
 import type { Transaction } from '../../database/database.ts'
@@ -11,7 +12,7 @@ import type { Claimed } from '../work/claim.ts'
 import { type Child, type StartOptions, startChild } from './children.ts'
 import type { HandlerRun } from './handler-run.ts'
 import { type StepOptions, step, transactionalStep } from './steps.ts'
-import { sleepFor, type WaitOptions, waitForEvent } from './waits.ts'
+import { sleepFor, sleepUntil, type WaitOptions, waitForEvent } from './waits.ts'
 
 /**
  * A handler that waits runs again from its top when the wait is over, as does one that is retried: its steps then answer from
@@ -33,12 +34,19 @@ export interface HandlerContext<M extends EventMap = UntypedEvents, E extends ke
   /** Runs `work` once: its result, plain JSON, is recorded and answers all later runs. A step that throws runs again in
    * the next attempt; a handler that catches the error gets the same one (by name, message and code) after a wait.
    */
-  step<T, Data = unknown>(name: string, run: () => Awaitable<T>, options?: StepOptions<Data>): Promise<T>
+  step<T, Data = unknown>(name: string, run: () => Awaitable<T>, options?: StepOptions<Data>): Promise<AsJson<T>>
   /** A step that writes to the database: its writes and its result are committed together, and only if this run still counts. */
-  tx<T, Data = unknown>(name: string, run: (tx: Transaction) => Awaitable<T>, options?: StepOptions<Data>): Promise<T>
+  tx<T, Data = unknown>(
+    name: string,
+    run: (tx: Transaction) => Awaitable<T>,
+    options?: StepOptions<Data>,
+  ): Promise<AsJson<T>>
   /** Waits at least this long; from a second on, without holding a worker. */
   sleep(ms: number): Promise<void>
   sleep(name: string, ms: number): Promise<void>
+  /** Waits until this time; one that has passed ends at once. */
+  sleepUntil(at: Date): Promise<void>
+  sleepUntil(name: string, at: Date): Promise<void>
   /**
    * The first event of this type in the workflow that no other wait of this handler was given, also if it came before the
    * event that the handler runs for. A wait that lost a race still takes its event: give it a `timeoutMs` instead.
@@ -92,6 +100,10 @@ export function handlerContext({ execution, handler, cutoff, open, opened }: Con
     sleep: (first: string | number, ms?: number) =>
       handled(
         typeof first === 'string' ? sleepFor(open(), first, ms as number) : sleepFor(open(), 'sleep', first as number),
+      ),
+    sleepUntil: (first: string | Date, at?: Date) =>
+      handled(
+        typeof first === 'string' ? sleepUntil(open(), first, at as Date) : sleepUntil(open(), 'sleepUntil', first),
       ),
     waitForEvent: (type: string, options?: WaitOptions) => handled(waitForEvent(open(), type, options)),
     start: (type: string, data: unknown, options?: StartOptions) => handled(startChild(open(), type, data, options)),

@@ -40,6 +40,7 @@ interface EndedCall {
   readonly end: End
 }
 
+const maxBatchBytes = 4 * 1024 * 1024
 const retryBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
 export function openRecorder({ log, execution, signal }: RecordParts, replay: Replay): Recorder {
@@ -58,8 +59,10 @@ export function openRecorder({ log, execution, signal }: RecordParts, replay: Re
       log.telemetry.log.warn({ schema: log.schema, executionId: execution.id, error }, 'A step is not recorded yet.')
       return { sendAgainInMs: delay(retryBackoff, attempt) }
     },
-    maxBatch: { count: 1_000, bytes: 0 },
-    maxQueued: { count: 10_000, bytes: 0 },
+    sizeOf: ({ end }) => ({ count: 1, bytes: end.result?.length ?? 0 }),
+    maxBatch: { count: 1_000, bytes: maxBatchBytes },
+    // The steps have been done: the calls of one handler limit their number, and a refusal would lose them.
+    maxQueued: { count: 10_000, bytes: Number.POSITIVE_INFINITY },
     signal,
   })
   let hasStored = false

@@ -22,7 +22,7 @@ import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { contains, readPage } from '../../events/read/page.ts'
 import { wakeSuspended } from '../dispatch/enqueue.ts'
-import { refusal } from '../handler.ts'
+import { maxWaitMs, refusal } from '../handler.ts'
 import { dispatcherName } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import type { OutcomeEnd } from '../work/outcome.ts'
@@ -72,11 +72,19 @@ export async function sleepFor(run: HandlerRun, name: string, ms: number): Promi
   return run.call('sleep', name, call => run.wait(call, { dueAt: run.dueAt(call, ms) }))
 }
 
-/** A hundred years: a longer time is a mistake. */
-const maxMs = 100 * 365 * 24 * 3600 * 1000
+/** The due time is the one that was given in the first run: it is stored with the wait. */
+export async function sleepUntil(run: HandlerRun, name: string, at: Date): Promise<void> {
+  if (!(at instanceof Date) || Number.isNaN(at.getTime()))
+    throw refusal('A wait', 'at', `needs a valid Date as "at", not ${describe(at)}.`)
+  return run.call('sleep', name, call => {
+    const ms = Math.max(0, at.getTime() - run.log.clock.now().getTime())
+    checkMs('at', ms)
+    run.wait(call, { dueAt: run.dueAt(call, ms) })
+  })
+}
 
 function checkMs(option: string, ms: number): void {
-  if (typeof ms === 'number' && ms >= 0 && ms <= maxMs) return
+  if (typeof ms === 'number' && ms >= 0 && ms <= maxWaitMs) return
   throw refusal('A wait', option, `needs milliseconds from 0 to a hundred years as "${option}", not ${describe(ms)}.`)
 }
 
@@ -269,17 +277,18 @@ function assign(waits: readonly SignalWait[], events: readonly RecordedEvent[], 
   for (const event of events) {
     const served = new Set<string>()
     for (const wait of waits) {
-      const taker = takerOf(wait)
-      if (answers.has(wait) || served.has(taker) || given.has(wait, event.position) || !isAnswer(wait, event)) continue
+      const receiver = receiverOf(wait)
+      if (answers.has(wait) || served.has(receiver) || given.has(wait, event.position) || !isAnswer(wait, event))
+        continue
       answers.set(wait, event.position)
-      served.add(taker)
+      served.add(receiver)
     }
   }
   return answers
 }
 
 /** All executions of a handler in a workflow take an event together; one with `since: 'event'` alone. */
-function takerOf({ handler, correlationId, execution }: SignalWait): string {
+function receiverOf({ handler, correlationId, execution }: SignalWait): string {
   return handler === null ? execution : `${handler} ${correlationId}`
 }
 
@@ -323,15 +332,15 @@ async function givenTo(log: Log, tx: Executor, waits: readonly SignalWait[]): Pr
         and handler = any(${[...new Set(waits.map(({ handler }) => handler))]}::text[])`,
   )
   const ownKeys = new Set(own.map(({ execution, position }) => `${execution} ${position}`))
-  const takers = new Map<string, string>(
+  const receivers = new Map<string, string>(
     taken.map(row => [`${row.handler} ${row.correlation_id} ${row.position}`, row.execution]),
   )
   return {
     has(wait, position) {
       if (ownKeys.has(`${wait.execution} ${position}`)) return true
       // An execution that begins anew, without its steps, gets its own events again.
-      const taker = wait.handler === null ? undefined : takers.get(`${takerOf(wait)} ${position}`)
-      return taker !== undefined && taker !== wait.execution
+      const receiver = wait.handler === null ? undefined : receivers.get(`${receiverOf(wait)} ${position}`)
+      return receiver !== undefined && receiver !== wait.execution
     },
   }
 }

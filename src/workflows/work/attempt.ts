@@ -23,6 +23,7 @@ import {
   DeadlinePassed,
   EventGone,
   EventUndecodable,
+  ExecutionRejected,
   ExecutionTimeout,
   InvalidResult,
   WorkerCrashed,
@@ -171,7 +172,8 @@ async function runToEnd(running: RunningAttempt): Promise<OutcomeEnd> {
 }
 
 function refuseWornOut({ execution, handler, expiresAt = Number.POSITIVE_INFINITY }: RunningAttempt): void {
-  const { crashes } = execution
+  const { crashes, isRejected } = execution
+  if (isRejected) throw new ExecutionRejected({ handler: handler.name })
   if (crashes > maxCrashes) throw new WorkerCrashed({ handler: handler.name, crashes })
   if (expiresAt <= performance.now())
     throw new DeadlinePassed({ handler: handler.name, deadlineMs: handler.deadlineMs ?? 0 })

@@ -36,6 +36,8 @@ export interface Claimed {
   readonly undoId: number | undefined
   /** Whether it retries a dead letter. */
   readonly isRetry: boolean
+  /** Whether an operator wants it to be dead-lettered instead of run. */
+  readonly isRejected: boolean
   readonly queuedAt: Date
   /**
    * How far the database's clock was beyond its rank when it was claimed; undefined for one that began when it was
@@ -84,6 +86,7 @@ type ExecutionColumns = [
   joinId: string | null,
   undoId: number | null,
   isRetry: boolean,
+  isRejected: boolean,
   queuedAt: Date,
   leftMs: number | null,
   beyondRankMs: number,
@@ -105,7 +108,7 @@ export async function claim(log: Log, request: ClaimRequest): Promise<Claimed[]>
       (c.execution).id, (c.execution).position, (c.execution).route, (c.execution).fence, (c.execution).attempt,
       (c.execution).crashes, (c.execution).ran_ms, (c.execution).correlation_id, (c.execution).lane,
       (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_retry,
-      (c.execution).queued_at,
+      (c.execution).is_rejected, (c.execution).queued_at,
       (extract(epoch from (c.execution).expires_at - ${clock}((c.execution).id)) * 1000)::float8,
       extract(epoch from ${clock}((c.execution).id))::float8 * 1000 - (c.execution).rank
     from ${workflowNames(log).workflow_claim}(
@@ -125,7 +128,7 @@ export async function claim(log: Log, request: ClaimRequest): Promise<Claimed[]>
 
 function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEvent, claimedAt: number): Claimed {
   const [id, position, route, fence, attempt, crashes, ranMs, correlationId, lane, state, ...rest] = columns
-  const [joinId, undoId, isRetry, queuedAt, leftMs, beyondRankMs] = rest
+  const [joinId, undoId, isRetry, isRejected, queuedAt, leftMs, beyondRankMs] = rest
   const isHeld = state === 'held'
   return {
     ...{
@@ -138,6 +141,7 @@ function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEvent, cl
       correlationId,
       isHeld,
       isRetry,
+      isRejected,
       queuedAt,
       beyondRankMs,
       claimedAt,
@@ -160,7 +164,7 @@ export function begunAtDispatch(
 ): Claimed {
   return {
     ...{ id, position, route, correlationId, event, fence, queuedAt, claimedAt: performance.now() },
-    ...{ attempt: 1, crashes: 0, ranMs: 0, isHeld: false, isRetry: false },
+    ...{ attempt: 1, crashes: 0, ranMs: 0, isHeld: false, isRetry: false, isRejected: false },
     ...{ lane: undefined, joinId: undefined, undoId: undefined, leftMs: undefined, beyondRankMs: undefined },
   }
 }
@@ -215,7 +219,7 @@ export interface ClaimsOptions {
 }
 
 /** How many executions of an ordered lane are claimed together with its head. */
-const laneAhead = 15
+export const laneAhead = 15
 
 export function openClaims(log: Log, options: ClaimsOptions): Claims {
   const { owner, handlers, graceMs, work, backoff } = options
@@ -284,7 +288,11 @@ export function openClaims(log: Log, options: ClaimsOptions): Claims {
  * In how many milliseconds another execution of a handler with a rate may begin; undefined if none of these routes has
  * executions that wait for that. `hasClaimed`: the last claim got some, so an execution that may begin now can be claimed.
  */
-async function msUntilRate(log: Log, routes: readonly number[], hasClaimed: boolean): Promise<number | undefined> {
+export async function msUntilRate(
+  log: Log,
+  routes: readonly number[],
+  hasClaimed: boolean,
+): Promise<number | undefined> {
   const { workflow_routes, workflow_executions } = workflowNames(log)
   const [row] = await log.database.run<{ next_in: number | null; now: boolean | null }>(sql`/* workflows.rate */
     select min(f.in_ms) filter (where f.in_ms > 0) as next_in, bool_or(f.in_ms <= 0) as now

@@ -68,6 +68,9 @@ interface Entry {
 }
 
 const maxTogether = 500
+/** An `integer` holds the milliseconds of 24 days. */
+const maxDelayMs = 2 ** 31 - 1
+const maxTogetherBytes = 4 * 1024 * 1024
 const retryBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
 export function openCompleter(parts: CompleterParts, options: CompleterOptions): Completer {
@@ -81,11 +84,12 @@ export function openCompleter(parts: CompleterParts, options: CompleterOptions):
       return { sendAgainInMs: delay(retryBackoff, attempt) }
     },
     keysOf: ({ outcome }) => [outcome.execution.id],
-    fits: (entry, batch) =>
-      kindOf(entry) === kindOf(batch[0]!) &&
-      !batch.some(other => other.outcome.execution.id === entry.outcome.execution.id),
-    maxBatch: { count: maxTogether, bytes: 0 },
-    maxQueued: { count: 100_000, bytes: 0 },
+    onePerKey: true,
+    fits: (entry, batch) => kindOf(entry) === kindOf(batch[0]!),
+    sizeOf: ({ outcome }) => ({ count: 1, bytes: outcome.emitted?.append?.bytes ?? 0 }),
+    maxBatch: { count: maxTogether, bytes: maxTogetherBytes },
+    // The work has been done: the executions of a worker limit their number, and a refusal would lose them.
+    maxQueued: { count: 100_000, bytes: Number.POSITIVE_INFINITY },
     maxCalls: () => 2,
     signal: options.lost,
   })
@@ -137,7 +141,8 @@ function isPassing(error: unknown, tries: number): boolean {
   const { sqlState = sqlStateOf(error) } = (error ?? {}) as { sqlState?: string }
   if (isRillflowError(error, 'serialization_failed') || isCollision(sqlState)) return true
   // Out of space or memory; a lock or a statement that took too long.
-  if (isRillflowError(error, 'database_failed')) return /^(53|58)|^(55P03|57014)$/.test(sqlState ?? '')
+  if (isRillflowError(error, 'statement_cancelled')) return true
+  if (isRillflowError(error, 'database_failed')) return /^(53|58)|^55P03$/.test(sqlState ?? '')
   return isInterruption(error) && !(wasIdleTooLong(error) && tries >= maxIdleCuts)
 }
 
@@ -299,7 +304,7 @@ async function storeOutcomes(
       p_kinds => ${outcomes.map(({ kind }) => kind)}::text[],
       p_recorded => ${outcomes.map(({ activity }) => activity)}::text[],
       p_outcomes => ${outcomes.map(({ detail }) => (detail === undefined ? null : snakeCase(detail)))}::text[],
-      p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
+      p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.min(maxDelayMs, Math.ceil(delayMs))))}::integer[],
       p_running_ms => ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
       p_results => ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,
       p_errors => ${hasErrors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,

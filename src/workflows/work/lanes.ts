@@ -88,7 +88,7 @@ async function listLanes(log: Log, options: ListLanesOptions): Promise<Page<Lane
   refuseUnknownOptions('store.workflows.lanes.list', options, ['handler', 'isParked', ...pageOptionNames])
   const { handler, isParked, limit = 100, after } = options
   checkCount('A list of lanes', 'limit', limit, 1, 10_000)
-  const prefix = handler === undefined ? null : laneOfHandler(nameOf(handler))
+  const prefix = handler === undefined ? null : laneOfHandler(checkName('Handler', nameOf(handler)))
   const rows = await log.database.run<{
     lane: string
     parked: boolean

@@ -94,7 +94,8 @@ export async function failureOutcome(parts: AttemptParts, base: OutcomeBase, fai
   if (isInterruption(error)) return interruptedOutcome(error, failure, expiresAt)
   const failures = execution.attempt - execution.crashes
   const final = finalReason(handler, error, isThrown)
-  const end = await endOf(log, execution, failure, final === undefined)
+  // An operator has decided already.
+  const end = final === 'rejected' ? 'deadLetter' : await endOf(log, execution, failure, final === undefined)
   if (end === 'retry') {
     const delayMs = withinExpiry(
       retryAfter(error) ?? delay(handler.definition.backoff, Math.max(1, failures)),
@@ -217,6 +218,7 @@ const finalReasons: Readonly<Record<string, DeadLetterReason>> = {
   event_gone: 'eventGone',
   worker_crashed: 'crashed',
   deadline_passed: 'deadline',
+  execution_rejected: 'rejected',
   join_failed: 'joinFailed',
   join_timeout: 'joinTimeout',
 }

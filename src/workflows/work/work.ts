@@ -46,6 +46,8 @@ export interface Work {
   compare(stored: ReadonlyMap<string, number>, lookedAt: number): Map<string, number>
   /** Of these attempts, those whose code has ended. When that comes true of one of the others, `onCodeEnded` is called. */
   ended(attempts: readonly StoppingAttempt[]): StoppingAttempt[]
+  /** Resolves when no attempt is running and the outcomes of all are stored. */
+  whenStored(): Promise<void>
   /** Releases executions that have not begun, and waits for the others until `cutOff` aborts, then cuts them off. */
   stop(cutOff: AbortSignal): Promise<void>
 }
@@ -86,6 +88,8 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   let ready: Claimed[][] = []
   /** By the id of the first execution of each group. */
   const running = new Map<string, Group>()
+  /** Groups until the outcome of their last execution is stored. */
+  const unstored = new Set<Promise<void>>()
   /** Executions whose outcome is being stored, or could not be, and since when. */
   const storing = new Map<string, number>()
   /** Fences of calls that have not been answered. */
@@ -110,6 +114,9 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
     fill,
     compare,
     ended: code.ended,
+    async whenStored() {
+      while (unstored.size > 0) await Promise.all(unstored)
+    },
     async stop(cutOff) {
       const unstarted = ready.map(([head]) => head!)
       ready = []
@@ -148,7 +155,10 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
         fill()
         if (ready.length <= ahead() / 2) options.onRoom()
       })
-      void runGroup(group, free).finally(free)
+      const stored = runGroup(group, free)
+        .finally(free)
+        .finally(() => unstored.delete(stored))
+      unstored.add(stored)
     }
   }
 

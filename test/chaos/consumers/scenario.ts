@@ -11,6 +11,7 @@ import type pg from 'pg'
 import { identifier } from '../../../src/database/sql.ts'
 import type { RecordedEvent } from '../../../src/events/definition.ts'
 import { openStore, type Store } from '../../../src/store.ts'
+import { type AppendRecorder, judgeAppends, recordAppends } from '../../../src/verify/record-appends.ts'
 import { freshSchema, postgresUrl } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { connections, long, show } from '../chaos.ts'
@@ -74,7 +75,8 @@ export async function openScenario(options: ScenarioOptions): Promise<Scenario> 
   }
   await query(effectsTable(schema))
   const workers: Worker[] = []
-  const load = isBusy ? appendAllTheTime(store, maxPauseMs) : { stop: async () => {} }
+  const orders = recordAppends(store, 'shop')
+  const load = isBusy ? appendAllTheTime(orders, maxPauseMs) : { stop: async () => {} }
 
   const effects: Scenario['effects'] = async ({ consumer, worker } = {}) => {
     const [row] = await query<{ count: number }>(
@@ -91,6 +93,8 @@ export async function openScenario(options: ScenarioOptions): Promise<Scenario> 
 
   const drain: Scenario['drain'] = async () => {
     await load.stop()
+    const wrong = await judgeAppends(store, [orders], { hasOthers: true })
+    if (wrong.length > 0) throw new Error(`The appends fit no order: ${wrong.join('\n\n')}`)
     const events = await store.events.readAll().toArray()
     const last = events.at(-1)!.position
     await waitUntil(() => reached(last), { deadlineMs, what: `all consumers at the end of the log, ${last}` })
@@ -158,13 +162,13 @@ function counts(names: readonly string[]): Record<string, number> {
   return counted
 }
 
-function appendAllTheTime(store: Store, maxPauseMs: number): { stop(): Promise<void> } {
+function appendAllTheTime(orders: AppendRecorder, maxPauseMs: number): { stop(): Promise<void> } {
   let going = true
   const callers = times(2, async caller => {
     for (let at = 0; going; at++) {
       const events = times(1 + (at % 3), total => ({ type: 'OrderPlaced', data: { total } }))
       // An unknown outcome is resolved by reading the log at the end.
-      await store.events.append(`order-${caller}-${at % 5}`, events).catch(() => {})
+      await orders.append(`order-${caller}-${at % 5}`, events).catch(() => {})
       await new Promise(resolve => setTimeout(resolve, maxPauseMs))
     }
   })

@@ -10,6 +10,7 @@ import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { identifier } from '../../../src/database/sql.ts'
 import { openStore } from '../../../src/store.ts'
+import { judgeAppends } from '../../../src/verify/record-appends.ts'
 import type { Workflows } from '../../../src/workflows/workflows.ts'
 import { freshSchema } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
@@ -87,7 +88,8 @@ export async function openScenario({ url, seed, leaseMs = 1_200 }: ScenarioOptio
       await isOver(query)
       const errors = await checkWorkflows(query, rules)
       show({ seed, ...placed, effects: await count(), ...(await states(query)) })
-      return { ...errors, miscounted: [...errors.miscounted, ...(await wrongSteps(query)), ...wrong] }
+      const log = await judgeAppends(store, [], { hasOthers: true })
+      return { ...errors, miscounted: [...errors.miscounted, ...(await wrongSteps(query)), ...wrong, ...log] }
     },
     async [Symbol.asyncDispose]() {
       await load.stop()

@@ -8,10 +8,7 @@
  * With a configuration this runs in a child process, which is started again whenever code in its folder changes: `restart.ts`.
  *
  * Guarantees: the shop has a schema of its own and never writes into another one. Ctrl-C is the normal end, so the exit code
- * is 0.
- *
- * What can fail: an embedded store belongs to one process at a time, so other commands cannot use it while `dev` runs. They
- * can on a server.
+ * is 0. Other commands can use the store while `dev` runs, unless it is in memory.
  */
 import { existsSync } from 'node:fs'
 import { basename, relative } from 'node:path'
@@ -75,7 +72,7 @@ export const dev: Command = defineCommand({
       introduction(style, { opened, work, url, isShop }),
     )
     await Promise.all([runUntilAborted(runner, signal), showLive(opened, after, { out, signal })])
-    if (!isToStartAgain(signal)) out.note(style => conclusion(style, opened))
+    if (!isToStartAgain(signal)) out.note(conclusion(opened))
     return 0
   },
 })
@@ -159,22 +156,16 @@ function introduction(
     'In a second terminal:',
     `  ${cyan(`curl -s ${url}/health/ready`)}`,
     `  ${cyan(`curl -s ${url}/metrics | grep rillflow_consumer_lag`)}`,
-    ...(store.engine === 'postgres'
-      ? commandLines(style, opened)
-      : [dim(isInMemory ? 'Other commands cannot reach a store in memory.' : embeddedHint)]),
+    ...(isInMemory ? [dim('Other commands cannot reach a store in memory.')] : commandLines(style, opened)),
     ...(isShop ? ['', `To write a configuration of your own: ${cyan(`${program()} init`)}`] : []),
     '',
   ].join('\n')
 }
 
-const embeddedHint =
-  'An embedded store belongs to one process at a time: other commands work after Ctrl-C. With --url and a server they work now.'
-
-function conclusion(style: Style, opened: Opened): string {
-  if (opened.isInMemory) return 'Stopped. The store was in memory, so its content is gone.'
-  const stopped = 'Stopped. Nothing is lost: the next start continues here.'
-  if (opened.store.engine === 'postgres') return stopped
-  return [`${stopped} Other commands can use the store now:`, ...commandLines(style, opened)].join('\n')
+function conclusion({ isInMemory }: Opened): string {
+  return isInMemory
+    ? 'Stopped. The store was in memory, so its content is gone.'
+    : 'Stopped. Nothing is lost: the next start continues here.'
 }
 
 function commandLines({ colour }: Style, { store }: Opened): string[] {

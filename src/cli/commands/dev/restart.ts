@@ -2,8 +2,8 @@
  * Runs `rillflow dev` in a child process and starts it again when the code changes. A process of its own is needed because Node
  * never loads a module twice.
  *
- *     code changes ──► child ends its running work and exits ──► the next child starts     one at a time: an embedded store
- *                                                                                          belongs to one process
+ *     code changes ──► child ends its running work and exits ──► the next child starts     one at a time: old code never
+ *                                                                                          runs together with new code
  *     Ctrl-C       ──► child ends its running work and exits ──► so does this process      a second Ctrl-C kills both
  *
  * Guarantees:

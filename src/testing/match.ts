@@ -1,0 +1,45 @@
+/**
+ * Comparing values as JSON, with the matchers of test runners among the expected ones: `expect.any(String)`,
+ * `expect.objectContaining({ … })`, `expect.stringMatching(/…/)`. They are known by their method `asymmetricMatch`, so no
+ * test runner is imported.
+ */
+import { isDeepStrictEqual } from 'node:util'
+
+interface Matcher {
+  asymmetricMatch(actual: unknown): boolean
+}
+
+function isMatcher(value: unknown): value is Matcher {
+  return (
+    typeof value === 'object' && value !== null && typeof (value as Partial<Matcher>).asymmetricMatch === 'function'
+  )
+}
+
+/** Whether the value is as expected, at every depth. */
+export function fits(expected: unknown, actual: unknown): boolean {
+  if (isMatcher(expected)) return expected.asymmetricMatch(actual)
+  if (!isPlain(expected) || !isPlain(actual)) return isDeepStrictEqual(expected, actual)
+  if (Array.isArray(expected) !== Array.isArray(actual)) return false
+  const keys = new Set([...Object.keys(expected), ...Object.keys(actual)])
+  return [...keys].every(key => Object.hasOwn(expected, key) === Object.hasOwn(actual, key) && at(key))
+
+  function at(key: string): boolean {
+    return fits((expected as Record<string, unknown>)[key], (actual as Record<string, unknown>)[key])
+  }
+}
+
+function isPlain(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return Array.isArray(value) || prototype === Object.prototype || prototype === null
+}
+
+/** The value as it is read back from JSON; matchers stay. */
+export function asJson(value: unknown): unknown {
+  if (isMatcher(value)) return value
+  if (typeof value !== 'object' || value === null || typeof (value as { toJSON?: unknown }).toJSON === 'function')
+    return value === undefined ? undefined : (JSON.parse(JSON.stringify(value) ?? 'null') as unknown)
+  if (Array.isArray(value)) return value.map(each => asJson(each) ?? null)
+  const entries = Object.entries(value).map(([key, each]) => [key, asJson(each)] as const)
+  return Object.fromEntries(entries.filter(([, each]) => each !== undefined))
+}

@@ -1,0 +1,23 @@
+/**
+ * A certificate for 127.0.0.1 that no authority has signed, and its key. They protect nothing: servers of tests use them, which
+ * listen on loopback and end with the run.
+ */
+export const serverKey = `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgbjAFB1FwD3Gt2JaQ
+Xzqlvz9ThaaqFI8FXICWAiULN7ahRANCAARRrHGSVGx4cZu/R3bFkRsMIQrBAbDD
+ZXOtUG344QZaclXMr333PJKYp+G4IqcXmRDaP5fAiBi6sdOZa6RVDrtF
+-----END PRIVATE KEY-----
+`
+
+export const serverCertificate = `-----BEGIN CERTIFICATE-----
+MIIBkDCCATagAwIBAgIUIJ0nxim2AgT5KnjaApNaheu25nUwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJMTI3LjAuMC4xMCAXDTI2MTExODE0NDczN1oYDzIxMjYxMDI1
+MTQ0NzM3WjAUMRIwEAYDVQQDDAkxMjcuMC4wLjEwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARRrHGSVGx4cZu/R3bFkRsMIQrBAbDDZXOtUG344QZaclXMr333PJKY
+p+G4IqcXmRDaP5fAiBi6sdOZa6RVDrtFo2QwYjAdBgNVHQ4EFgQUQDIvoEHtEP6B
+fii6oWQCRYNVv7owHwYDVR0jBBgwFoAUQDIvoEHtEP6Bfii6oWQCRYNVv7owDwYD
+VR0TAQH/BAUwAwEB/zAPBgNVHREECDAGhwR/AAABMAoGCCqGSM49BAMCA0gAMEUC
+IQC4HE0vRN0XMaaVFX2qeiiNt6afuj6K5/vHRNAVbetLtwIgN2UhmGgzWsTsCjNd
+kHSJnJdeafq3GqqgfgqneNvolmc=
+-----END CERTIFICATE-----
+`
