@@ -15,7 +15,7 @@ import type { Documents } from '../documents/documents.ts'
 import type { Store } from '../store.ts'
 import { instant } from './append-history.ts'
 import { checkTransactions } from './check-transactions.ts'
-import { readLog } from './record-appends.ts'
+import { readAgain, readLog } from './record-appends.ts'
 import type { Operation, RecordedTransaction, TransactionHistory } from './transaction-history.ts'
 
 /** The writer of this version. */
@@ -195,7 +195,7 @@ export async function judgeTransactions(
 async function versionsOf(stock: Documents<Counted>, id: string): Promise<string[]> {
   const elements: string[] = []
   for (let after: string | undefined; ; ) {
-    const page = await stock.history(id, { limit: 1_000, after })
+    const page = await readAgain(() => stock.history(id, { limit: 1_000, after }))
     for (const { data } of page.items) elements.push(data!.by)
     if (page.next === undefined) return elements
     after = page.next
