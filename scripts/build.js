@@ -3,13 +3,15 @@
  *
  * Node loads 400 small files in three times the time it takes for these, and every process pays it: `import 'rillflow'` took four
  * times as long as `import 'pg'`, now about as long. Source maps have names and lines but no contents: a stack trace names the
- * source, and the package does not contain the sources a second time.
+ * source, and the package does not contain the sources a second time. The files of the console are one module of it: see
+ * `console.js`.
  */
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
+import { consoleAssets } from './console.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const { exports, bin } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
@@ -39,6 +41,7 @@ await build({
   sourcemap: true,
   sourcesContent: false,
   logLevel: 'warning',
+  plugins: [consoleAssets(root)],
 })
 
 /** The compiler writes one for each source. Those that no entry leads to are of no use to a user. */

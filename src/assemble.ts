@@ -1,4 +1,6 @@
 import { openAggregates } from './aggregates/aggregates.ts'
+import { openAudit } from './audit/audit.ts'
+import { audited, type Verbs } from './audit/audited.ts'
 import { openAdministration } from './consumers/administration.ts'
 import { openConsumers } from './consumers/consumers.ts'
 import { openDeadLetters } from './consumers/dead-letters/dead-letters.ts'
@@ -35,10 +37,11 @@ import { library } from './parts.ts'
 import type { DocumentProjection } from './projections/document-projection.ts'
 import { openProjections } from './projections/projections.ts'
 import type { OpenDocuments, OpenRows } from './projections/read.ts'
+import { openStates } from './projections/states.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
-import { openServers, type ServerOptions } from './server/server.ts'
+import { openServers } from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import { type Session, sessionOptionNames } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
@@ -51,6 +54,7 @@ import { type BackupOptions, backUp } from './transfer/backup/backup.ts'
 import { type ExportOptions, exportStore } from './transfer/export/export.ts'
 import { importStore, type StoreImportOptions } from './transfer/export/import.ts'
 import { type DoctorOptions, examine } from './upkeep/doctor/doctor.ts'
+import { explain } from './upkeep/explain/explain.ts'
 import { everyMs, openUpkeep, type UpkeepOptions } from './upkeep/upkeep.ts'
 import { isWorkflowKind, openWorkflows, type WorkflowRegistry } from './workflows/workflows.ts'
 
@@ -106,12 +110,17 @@ export function assemble<M extends EventMap>(
   const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
+  const audit = openAudit({ ...log, clock: log.names.clock, actor: options.actor })
+  /** The calls of operators: each is recorded in the audit. */
+  const recorded = <Api extends object>(noun: string, api: Api, verbs: Verbs<Api>): Api =>
+    audited({ audit, executorOf }, noun, api, verbs)
+
   const services = openServices(clock)
   const consumers = openConsumers({ log, wake, watch })
   const subscriptions = openSubscriptions<M>({ ...parts, consumers, services })
   const upkeep = openUpkeep(log, options.retention)
   const aggregates = openAggregates({ ...parts, consumers })
-  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, storesDefinitions }, options.workflows)
+  const workflows = openWorkflows<M>({ ...parts, consumers, audit, pollMs, storesDefinitions }, options.workflows)
   const documentParts = {
     ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
     syncs: migrate === true,
@@ -125,6 +134,7 @@ export function assemble<M extends EventMap>(
     activates: storesDefinitions,
     isCollection: collections.has,
   })
+  const states = openStates(log)
   const sessionParts = {
     ...parts,
     cacheOf: aggregates.cacheOf,
@@ -146,7 +156,11 @@ export function assemble<M extends EventMap>(
   )
   const runnables = [...followers, subscriptions.runnable, workflows.runnable, upkeepInBackground]
   const runners = openRunners({ log, wake, services, runnables })
-  const servers = openServers(() => [{ log, schema, consumers }])
+  const servers = openServers(() => [{ log, schema, consumers }], {
+    engine: database.engine,
+    tenants: undefined,
+    open: () => ({ store: store as unknown as Store, source: { log, schema, consumers } }),
+  })
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -164,18 +178,22 @@ export function assemble<M extends EventMap>(
   const store: Store<M> = {
     engine: database.engine,
     events: openEvents<M>(parts),
-    streams: openStreams(parts),
-    documents: ((given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
-      typeof given === 'object' && given.kind === 'projection'
-        ? projections.documents(given)
-        : collections.documents(given, more)) as unknown as OpenDocuments<M>,
+    streams: recorded('streams', openStreams(parts), operatorVerbs.streams),
+    documents: Object.assign(
+      (given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
+        typeof given === 'object' && given.kind === 'projection'
+          ? projections.documents(given)
+          : collections.documents(given, more),
+      { list: collections.list },
+    ) as unknown as OpenDocuments<M>,
     rows: projections.rows as unknown as OpenRows<M>,
     newId: category => newId(nameOf(category), log.ids),
     schema,
-    projections: projections.projections,
+    projections: recorded('projections', projections.projections, operatorVerbs.projections),
     async register(...definitions) {
       const activated: Promise<void>[] = []
       for (const each of definitions) {
+        if (each.kind === 'projection' || each.kind === 'aggregate') states.add(each)
         if (each.kind === 'projection') activated.push(projections.projections.register(each))
         else if (each.kind === 'collection') collections.register(each)
         else if (each.kind === 'processor') consumers.register(each.consumer)
@@ -199,20 +217,39 @@ export function assemble<M extends EventMap>(
     handle: sessions.handle as unknown as Handle<M>,
     decide: sessions.decide as unknown as DecideOn<M>,
     subscribe: subscriptions.subscribe,
-    subscriptions: subscriptions.subscriptions,
-    workflows: workflows.workflows,
+    subscriptions: recorded('subscriptions', subscriptions.subscriptions, operatorVerbs.subscriptions),
+    workflows: {
+      ...workflows.workflows,
+      handlers: recorded('handlers', workflows.workflows.handlers, operatorVerbs.handlers),
+      executions: recorded('executions', workflows.workflows.executions, operatorVerbs.executions),
+      lanes: recorded('lanes', workflows.workflows.lanes, operatorVerbs.lanes),
+      schedules: recorded('schedules', workflows.workflows.schedules, operatorVerbs.schedules),
+    },
     start: runners.start,
-    runners: runners.runners,
-    consumers: openAdministration({ consumers, services, runnables }),
-    deadLetters: openDeadLetters({ log, handlers: workflows.deadLetterKind, onRequest: () => wake.changed() }),
+    runners: recorded('runners', runners.runners, operatorVerbs.runners),
+    consumers: recorded('consumers', openAdministration({ consumers, services, runnables }), operatorVerbs.consumers),
+    deadLetters: recorded(
+      'deadLetters',
+      openDeadLetters({ log, handlers: workflows.deadLetterKind, onRequest: () => wake.changed() }),
+      operatorVerbs.deadLetters,
+    ),
+    audit,
+    states: states.states,
+    explain: target => explain({ ...(store as unknown as Store), registered: consumers.list }, target),
     transaction: transactions.transaction,
     export: given => exportStore({ database, schema: schemaName }, given),
-    import: given => importStore({ database, schema: schemaName }, given),
-    upkeep: upkeep.run,
+    async import(given) {
+      const manifest = await importStore({ database, schema: schemaName }, given)
+      // Not before: the tables of the store must be empty.
+      await audit.recordDone({ action: 'store.import', parameters: { input: given.input } }, database)
+      return manifest
+    },
+    upkeep: recorded('store', { upkeep: upkeep.run }, { upkeep: [] }).upkeep,
     doctor: given => examine({ log, schema, consumers }, given),
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,
+    http: servers.http,
     async trace(work, given) {
       const { recordTrace } = await import('./telemetry/breadcrumbs.ts')
       return recordTrace(schemaName, work, given)
@@ -227,12 +264,33 @@ export function assemble<M extends EventMap>(
     tables,
     log,
     wake,
+    audit,
     consumers,
     runHandlers: workflows.runUntilIdle,
     ...run,
     close,
   }
 }
+
+/** The calls that operators make, with the names of their arguments. */
+const operatorVerbs = {
+  streams: { archive: ['stream'], restore: ['stream'], tombstone: ['stream'] },
+  projections: { rebuild: ['projection'], switch: ['projection'] },
+  subscriptions: { setMaxInFlight: ['subscription', 'maxInFlight'], repartition: ['subscription', 'partitions'] },
+  handlers: { pause: ['handler'], resume: ['handler'], retire: ['handler'] },
+  executions: { resume: ['execution'], reject: ['execution'] },
+  lanes: { unpark: ['handler'] },
+  schedules: { pause: ['schedule'], resume: ['schedule'], trigger: ['schedule'], delete: ['schedule'] },
+  runners: { promote: ['runner'], demote: ['runner'] },
+  consumers: { pause: ['consumer'], resume: ['consumer'], reset: ['consumer', 'position'], remove: ['consumer'] },
+  deadLetters: {
+    retry: ['of', 'eventId'],
+    retryAll: [],
+    resolve: ['of', 'eventId'],
+    resolveAll: [],
+    delete: ['of', 'eventId'],
+  },
+} as const
 
 const optionsOfCalls = {
   transaction: [
@@ -250,18 +308,6 @@ const optionsOfCalls = {
   export: [0, optionNames<ExportOptions>({ output: true, includeSnapshots: true, onProgress: true, signal: true })],
   import: [0, optionNames<StoreImportOptions>({ input: true, onProgress: true, signal: true })],
   backup: [0, optionNames<BackupOptions>({ output: true, onProgress: true, signal: true })],
-  server: [
-    0,
-    optionNames<ServerOptions>({
-      port: true,
-      host: true,
-      token: true,
-      cacheMs: true,
-      maxLagMs: true,
-      maxLagEvents: true,
-      lagLimits: true,
-    }),
-  ],
 } as const
 
 const foreignTypes = { getTypeParser: (oid: number) => ownParser(oid) }

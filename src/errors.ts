@@ -40,6 +40,7 @@ export {
   FolderVersionMismatch,
   InsideTransaction,
   IntegerTooLarge,
+  InvalidText,
   NotInTransaction,
   OutcomeUnknown,
   PermissionDenied,

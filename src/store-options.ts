@@ -1,21 +1,20 @@
 /**
- * Finds the options of a store that could only fail later, or never be noticed: a poll that never rests, a channel that
- * nobody can be woken by, a definition in the wrong list. Each message says what is expected.
+ * Finds the options of a store that could only fail later, or never be noticed: a poll that never rests, a channel by
+ * which no process is woken, a definition in the wrong list. Each message says what is expected.
  */
 import type { DefinitionKind } from './core/definition.ts'
 import { InvalidOption } from './core/errors.ts'
 import { describe } from './core/options.ts'
-import type { StoreOptions } from './store.ts'
 
 /** Options as they may be given by a program that no compiler has checked. */
-type Given = Readonly<Partial<Record<keyof StoreOptions, unknown>>>
+type Given = Readonly<Record<string, unknown>>
 
 export function checkStoreOptions(call: string, options: unknown): void {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
     refuse('options', `${call} takes an object, not ${describe(options)}. Write ${call}({ url: 'postgres://…' }).`)
-  const given: Given = options
-  for (const [option, min] of Object.entries(least)) checkNumber(option, given[option as keyof Given], min)
-  for (const [option, kinds] of Object.entries(lists)) checkList(option, given[option as keyof Given], kinds)
+  const given = options as Given
+  for (const [option, min] of Object.entries(least)) checkNumber(option, given[option], min)
+  for (const [option, kinds] of Object.entries(lists)) checkList(option, given[option], kinds)
   checkChannel(given.channel)
   checkLogger(given.logger)
   checkMethods('clock', given.clock, ['now', 'setTimeout'], 'a Clock, such as fakeClock() of rillflow/testing')
@@ -29,7 +28,7 @@ export function checkStoreOptions(call: string, options: unknown): void {
 }
 
 /** The least value of each number. */
-const least: Readonly<Partial<Record<keyof StoreOptions, number>>> = {
+const least: Readonly<Record<string, number>> = {
   ...{ pollMs: 1, maxConnections: 1, maxUses: 1, connectTimeoutMs: 1, answerTimeoutMs: 1, transactionTimeoutMs: 1 },
   ...{ maxEventBytes: 1, maxDocumentBytes: 1, maxQueuedAppends: 1, resendMs: 0, closeMs: 0 },
 }
@@ -39,7 +38,7 @@ function checkNumber(option: string, value: unknown, min: number): void {
   refuse(option, `The option "${option}" is ${describe(value)}. It must be a number from ${min} on.`)
 }
 
-const lists: Readonly<Partial<Record<keyof StoreOptions, readonly DefinitionKind[]>>> = {
+const lists: Readonly<Record<string, readonly DefinitionKind[]>> = {
   aggregates: ['aggregate'],
   collections: ['collection'],
   projections: ['projection'],

@@ -10,6 +10,7 @@ import type { Aggregate } from './aggregates/aggregate.ts'
 import type { Repository } from './aggregates/repository.ts'
 import type { Snapshotter } from './aggregates/snapshotter.ts'
 import { type Assembled, type AssembleOptions, assemble } from './assemble.ts'
+import type { Audit } from './audit/audit.ts'
 import type { ConsumerAdministration } from './consumers/administration.ts'
 import type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 import type { Processor } from './consumers/processor.ts'
@@ -34,8 +35,15 @@ import { library } from './parts.ts'
 import type { Projection } from './projections/projection.ts'
 import type { Projections } from './projections/projections.ts'
 import type { OpenDocuments, OpenRows } from './projections/read.ts'
+import type { States } from './projections/states.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
-import { openServers, type ServerOptions, type StoreServer } from './server/server.ts'
+import {
+  type HttpHandler,
+  type HttpOptions,
+  openServers,
+  type ServerOptions,
+  type StoreServer,
+} from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import { checkStoreOptions } from './store-options.ts'
@@ -53,6 +61,7 @@ import type { ExportOptions } from './transfer/export/export.ts'
 import type { StoreImportOptions } from './transfer/export/import.ts'
 import type { ExportManifest } from './transfer/export/manifest.ts'
 import type { Diagnosis, DoctorOptions } from './upkeep/doctor/doctor.ts'
+import type { ExplainTarget, Explanation } from './upkeep/explain/explain.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
 import type { UpkeepOptions, UpkeepReport } from './upkeep/upkeep.ts'
 import type { Handler } from './workflows/handler.ts'
@@ -93,6 +102,8 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   retention?: RetentionOptions | undefined
   /** How long `close` waits for running work. Default 5000. */
   closeMs?: number | undefined
+  /** The name of the operator for the audit, unless `store.audit.withActor` gives one. Default: the user of the system and the host. */
+  actor?: string | undefined
   clock?: Clock | undefined
   ids?: Ids | undefined
   /**
@@ -182,6 +193,15 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly consumers: ConsumerAdministration
   /** Events that failed for good, of consumers and of handlers. */
   readonly deadLetters: DeadLetters
+  /** What operators did: each pause, reset, retry, cancellation, …, with its actor, time and outcome. */
+  readonly audit: Audit
+  /** States of a stream over time, folded by the aggregates and projections of this process; and blame for each field. */
+  readonly states: States
+  /**
+   * Explains why an event is not processed yet, or why a workflow is not settled: a verdict for each consumer and handler.
+   * Undefined if the log has no such event.
+   */
+  explain(target: ExplainTarget): Promise<Explanation | undefined>
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
@@ -196,8 +216,13 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   backup(options: BackupOptions): Promise<BackupResult>
   /** The store's counters since it was opened. */
   metrics(): Record<Counter, number>
-  /** Starts an HTTP server with `/health/live`, `/health/ready` and `/metrics`. It closes with the store. */
+  /**
+   * Starts an HTTP server with `/health/live`, `/health/ready` and `/metrics`; with `console: true` also the API and the
+   * console. It closes with the store.
+   */
   server(options: ServerOptions): Promise<StoreServer>
+  /** The same as a function from a request to its response, for the server of your framework. */
+  http(options: HttpOptions): Promise<HttpHandler>
   /**
    * For development: runs `work` and returns its reads and writes, with the consumers and handlers that ran because of
    * them.
@@ -274,11 +299,28 @@ async function openAlone<M extends EventMap>(
 
 export const storeOptionNames: readonly string[] = optionNames<StoreOptions>({
   ...{ url: true, pool: true, folder: true, memory: true, database: true, schema: true, migrate: true, channel: true },
-  ...{ maxConnections: true, maxUses: true, connectTimeoutMs: true, ssl: true, prepare: true, listen: true },
+  ...{
+    maxConnections: true,
+    maxUses: true,
+    connectTimeoutMs: true,
+    ssl: true,
+    password: true,
+    prepare: true,
+    listen: true,
+  },
   ...{ answerTimeoutMs: true, transactionTimeoutMs: true, slowStatementMs: true, explainSlow: true, closeMs: true },
   ...{ maxEventBytes: true, maxDocumentBytes: true, validateOnRead: true, pollMs: true, resendMs: true },
   ...{ maxQueuedAppends: true, workflows: true, retention: true, sessionDefaults: true },
-  ...{ clock: true, ids: true, logger: true, events: true, upcasters: true, aggregates: true, collections: true },
+  ...{
+    actor: true,
+    clock: true,
+    ids: true,
+    logger: true,
+    events: true,
+    upcasters: true,
+    aggregates: true,
+    collections: true,
+  },
   ...{ projections: true, processors: true, subscriptions: true, handlers: true, joins: true, undos: true },
   ...{ schedules: true, register: true, tenancy: true, tenant: true, tenantPrefix: true },
 })
@@ -383,16 +425,26 @@ async function openTenanted<M extends EventMap>(
     },
   })
   const { tenant, tenants, engine } = tenancies
-  const servers = openServers(tenancies.instances)
+  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
+  const servers = openServers(tenancies.instances, {
+    engine,
+    tenants,
+    open(name) {
+      if (name === undefined) return { store: current as unknown as Store, source: undefined }
+      const store = tenant(name)
+      const instance = tenancies.instances().find(each => each.tenant === name)!
+      return { store: store as unknown as Store, source: instance }
+    },
+  })
   const close = once(async () => {
     await servers.close()
     await tenancies.close(options.closeMs ?? 5000)
   })
-  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
   return Object.assign(current, {
     ...{ engine, tenant, tenants, close, [Symbol.asyncDispose]: close, metrics: () => telemetry.counters() },
     start: tenancies.start,
     server: servers.start,
+    http: servers.http,
     session(given: SessionOptions & { tenant?: string | undefined } = {}) {
       const { tenant: named, ...rest } = given
       const name = named ?? options.tenant?.()
@@ -416,6 +468,16 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 const tenantMembers = [
   ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register', 'projections'] as const),
   ...(['aggregates', 'snapshots', 'handle', 'decide'] as const),
-  ...(['subscribe', 'subscriptions', 'workflows', 'runners', 'consumers', 'deadLetters'] as const),
+  ...([
+    'subscribe',
+    'subscriptions',
+    'workflows',
+    'runners',
+    'consumers',
+    'deadLetters',
+    'audit',
+    'states',
+    'explain',
+  ] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

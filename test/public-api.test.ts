@@ -80,7 +80,7 @@ const errors = `
   IdempotencyConflict IdempotencyMismatch ImportBypassesInline ImportMismatch InlineProjectionFailed
   InlineProjectionUnknown InsideTransaction InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument
   InvalidEvent InvalidFilter InvalidName InvalidOption InvalidPatch InvalidProjectionValue InvalidQuery InvalidResult
-  InvalidScheduleResult InvalidStepResult JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled
+  InvalidScheduleResult InvalidStepResult InvalidText JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled
   RunnerNotFound NonDeterministic NonRetryable NotInTransaction NotOne OutcomeUnknown Overloaded PatchMismatch
   ProjectionNotSynced RebuildImpossible RebuildRunning ResultTooLarge RetryLater RetryPending RillflowError
   ScheduleNotFound ScheduleTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed

@@ -173,6 +173,10 @@ create index dead_letters_execution on "rillflow"."dead_letters" (execution) whe
 create index dead_letters_correlation on "rillflow"."dead_letters" (correlation_id)
   where correlation_id is not null and state in ('open', 'retrying');
 
+create index dead_letters_owner on "rillflow"."dead_letters" (state, consumer, position);
+
+create index dead_letters_latest on "rillflow"."dead_letters" (state, last_failed_at, position);
+
 create index dead_letters_state on "rillflow"."dead_letters" (state) where correlation_id is not null;
 
 create table "rillflow"."snapshots" (
@@ -485,8 +489,23 @@ create table "rillflow"."workflow_counters" (
   primary key (owner, name)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
+create table "rillflow"."audit" (
+  started_at timestamptz not null,
+  ended_at timestamptz,
+  id uuid primary key,
+  actor text collate "C" not null,
+  action text collate "C" not null,
+  target text collate "C",
+  outcome text not null default 'running',
+  parameters jsonb not null default '{}',
+  result jsonb,
+  error jsonb
+);
+
+create index audit_started_at on "rillflow"."audit" (started_at, id);
+
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '2cc76359072411324b09338764dc55c69f83418b509a164fc7dbe546a301bc16', true);
+values (1, 'baseline', 'ca661cc3fd01ed43c4599e3f9676b7e79426ce9eff0cd45405cd294b0220ea09', true);
 
 -- function clock
 

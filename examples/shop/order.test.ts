@@ -10,6 +10,7 @@ import { events } from './events.ts'
 import { Order } from './order.ts'
 import { orders, sales } from './read-models.ts'
 import shop from './rillflow.config.ts'
+import { charge } from './workflows.ts'
 
 const placed = events.create('OrderPlaced', { customer: 'Ada', items: ['teapot', 'cup'], cents: 4200 })
 const paid = events.create('OrderPaid', { receipt: 'receipt-1' })
@@ -26,15 +27,27 @@ test('an order that is not paid cannot be shipped', () => {
     .expect(/placed cannot be shipped/)
 })
 
-test('a placed order is charged, packed and shipped', async () => {
-  await using store = await testStore(shop)
-  await using _runner = await store.start()
+test('an order is charged, and asks for its items', async () => {
+  const asked = (item: string) => events.create('PackAsked', { item, order: 'order-1' })
 
+  await specify(charge)
+    .given([{ ...placed, stream: 'order-1' }])
+    .stub('charge-card', 'receipt-1')
+    .expect([{ ...paid, stream: 'order-1' }, asked('teapot'), asked('cup')])
+})
+
+test('three days later a placed order was charged, packed and shipped, and three reports were made', async () => {
+  await using store = await testStore(shop, { at: '2030-01-01T12:00:00Z' })
   const workflow = await store.workflows.publish('OrderPlaced', placed.data, { stream: 'order-1' })
-  const { state } = await workflow.waitUntilSettled()
-  await store.consumers.runUntilIdle()
 
-  assert.equal(state, 'settled')
+  await store.advance({ days: 3 })
+
+  assert.equal((await workflow.status()).state, 'settled')
   assert.equal((await store.documents(orders).get('order-1'))?.data.status, 'shipped')
   assert.deepEqual(await store.rows(sales).toArray(), [{ customer: 'Ada', orders: 1, cents: 4200 }])
+  const reports = await store.events.readAll({ types: ['DayEnded'] }).toArray()
+  assert.deepEqual(
+    reports.map(({ data }) => data.day),
+    ['2030-01-02', '2030-01-03', '2030-01-04'],
+  )
 })

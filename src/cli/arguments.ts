@@ -45,6 +45,12 @@ export const globalOptions = {
     env: 'RILLFLOW_CONFIG',
     summary: 'The configuration file, if it is not ./rillflow.config.ts, .js or .mjs',
   },
+  actor: {
+    kind: 'text',
+    value: 'NAME',
+    env: 'RILLFLOW_ACTOR',
+    summary: 'The name of the operator for the audit, if it is not the user of the system',
+  },
   json: { kind: 'flag', summary: 'Print JSON for programs instead of text for people' },
   color: {
     kind: 'flag',

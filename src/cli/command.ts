@@ -167,6 +167,8 @@ export interface Location {
   readonly defaultTenant: string | undefined
   readonly tenancy: string | undefined
   readonly config: string | undefined
+  /** The name of the operator, for the audit. */
+  readonly actor: string | undefined
 }
 
 /** Describes a command. The types of what `run` is given are inferred from its arguments and options. */

@@ -34,6 +34,7 @@ export function locationFrom(flags: Omit<Location, 'defaultTenant'>, env: NodeJS
     defaultTenant: variable('RILLFLOW_TENANT'),
     tenancy: flags.tenancy,
     config: flags.config,
+    actor: flags.actor,
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { createInterface } from 'node:readline/promises'
 import type { Interrupt } from './interrupt.ts'
-import type { Output } from './output/output.ts'
+import { type Output, printable } from './output/output.ts'
 import { NotConfirmed, WrongUsage } from './report-error.ts'
 
 export interface Confirmation {
@@ -44,7 +44,7 @@ export async function confirm(
   try {
     const { signal } = interrupt
     const answer = await prompt
-      .question(`This will ${action}. Continue? [y/N] `, { signal })
+      .question(printable(`This will ${action}. Continue? [y/N] `), { signal })
       .catch((error: unknown) => {
         if (signal.aborted) throw error
         // Ctrl-D closes the input without an answer.

@@ -44,7 +44,8 @@ export async function openConfigured(
   const register: Register = store => registerAll(store, config)
   const isEmbedded = !storeLocation.url && storeLocation.pool === undefined && typeof tenancy !== 'object'
   const migrate = options.migrate ?? (purpose !== 'read' && isEmbedded)
-  const storeOptions = { ...withoutDefinitions(config), ...options, ...storeLocation, migrate }
+  const actor = location.actor ?? config.actor
+  const storeOptions = { ...withoutDefinitions(config), ...options, ...storeLocation, migrate, actor }
   const open: Open = purpose === 'run' ? openStore : openUnregistered
   const description = {
     config,
@@ -148,7 +149,7 @@ function withoutDefinitions(config: Config): object {
   return options
 }
 
-function describeLocation({ url, pool, folder, memory }: StoreLocation, tenancy: Tenancy | undefined): string {
+export function describeLocation({ url, pool, folder, memory }: StoreLocation, tenancy: Tenancy | undefined): string {
   if (typeof tenancy === 'object') return `the servers of ${withoutPassword(tenancy.directory)}`
   if (pool !== undefined) return 'the pool of the configuration'
   if (url) return withoutPassword(url)
@@ -157,9 +158,10 @@ function describeLocation({ url, pool, folder, memory }: StoreLocation, tenancy:
 
 function withoutPassword(url: string): string {
   try {
-    const parsed = new URL(url)
-    if (parsed.password !== '') parsed.password = '***'
-    return parsed.href
+    const { protocol, username, password, host, pathname } = new URL(url)
+    const user = `${username}${password === '' ? '' : ':***'}${username + password === '' ? '' : '@'}`
+    // Without the options after the question mark: a password can be among them.
+    return `${protocol}//${user}${host}${pathname}`
   } catch {
     return 'a server'
   }

@@ -12,7 +12,7 @@ import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineError, type ErrorKind, isRillflowError } from '../core/errors.ts'
 import type { ExitCode } from './command.ts'
-import { type OutputOptions, styleFor, toJson } from './output/output.ts'
+import { type OutputOptions, printable, styleFor, toJson } from './output/output.ts'
 
 export const WrongUsage: ErrorKind<'wrong_usage', { reason: string; hint?: string | undefined }> = defineError(
   'wrong_usage',
@@ -49,11 +49,11 @@ export function reportError(error: unknown, { stderr, env, color, isJson, isDebu
     stderr.write(`${toJson({ error: { ...data, code, try: hint, docs } })}\n`)
   } else {
     const tag = isRillflowError(error) ? colour.dim(` [${code}]`) : ''
-    stderr.write(`${colour.red('error:')} ${message}${tag}\n`)
-    if (hint !== undefined) stderr.write(`${colour.dim('  try:')} ${hint}\n`)
+    stderr.write(`${printable(`${colour.red('error:')} ${message}${tag}`)}\n`)
+    if (hint !== undefined) stderr.write(`${printable(`${colour.dim('  try:')} ${hint}`)}\n`)
     if (docs !== undefined) stderr.write(colour.dim(`  see: ${docs}\n`))
   }
-  if (isDebug && error instanceof Error) stderr.write(`${stackOf(error)}\n`)
+  if (isDebug && error instanceof Error) stderr.write(`${printable(stackOf(error))}\n`)
   return exitCodes[code] ?? 1
 }
 

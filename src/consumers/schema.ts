@@ -78,6 +78,9 @@ export const consumersPart: Part = {
     `create index dead_letters_execution on ~dead_letters (execution) where execution is not null`,
     `create index dead_letters_correlation on ~dead_letters (correlation_id)
   where correlation_id is not null and state in ('open', 'retrying')`,
+    // Lists and counts of one state, by owner; and the latest failures of one state.
+    `create index dead_letters_owner on ~dead_letters (state, consumer, position)`,
+    `create index dead_letters_latest on ~dead_letters (state, last_failed_at, position)`,
     `create index dead_letters_state on ~dead_letters (state) where correlation_id is not null`,
   ],
   functions: [],

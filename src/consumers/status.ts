@@ -4,11 +4,12 @@ import { nearestName } from '../core/name.ts'
 import { checkWhole, refuseUnknownOptions } from '../core/options.ts'
 import { decodeCursor, encodeCursor, type Page, type PageOptions, pageOptionNames } from '../core/page.ts'
 import type { Executor } from '../database/database.ts'
-import { sql } from '../database/sql.ts'
+import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
 import type { Consumer, ConsumerKind } from './consumer.ts'
 import type { Consumers } from './consumers.ts'
+import { cappedOpen } from './dead-letters/stats.ts'
 import { ConsumerNotFound } from './errors.ts'
 import { type ConsumerState, isHeld } from './row.ts'
 import { groupKey, groupOf, readRows } from './row-names.ts'
@@ -43,7 +44,7 @@ export interface ConsumerStatus {
   readonly retryInMs: number | undefined
   /** The runner that holds it, and for how long still. */
   readonly lease: { readonly owner: string; readonly expiresInMs: number } | undefined
-  /** Those that are open or being retried. */
+  /** Those that are open or being retried; of each 10 000 are counted at most. */
   readonly deadLetters: number
   readonly lastError: StoredError | undefined
   /** When its checkpoint last moved; undefined if nothing is stored of it yet. */
@@ -216,7 +217,7 @@ export async function readStatus(
 ): Promise<RowStatus[]> {
   const { settled, head } = await settle(log)
   const { clock } = log.names
-  const { consumers, dead_letters } = consumerNames(log)
+  const { consumers } = consumerNames(log)
   const rows = await log.database.run<StatusRow>(sql`/* consumers.status */
     select
       c.name, c.kind, c.state, c.checkpoint, c.attempts, c.progressed_at, c.last_error,
@@ -225,10 +226,7 @@ export async function readStatus(
       (extract(epoch from c.retry_at - ${clock}(c.retry_at)) * 1000)::float8 as retry_in,
       case when ${isHeld(log)} then c.owner end as owner,
       (extract(epoch from c.lease_until - ${clock}(c.lease_until)) * 1000)::float8 as expires_in,
-      (select count(*)
-        from ${dead_letters} as d
-        where d.consumer = c.name
-          and d.state in ('open', 'retrying')) as dead_letters,
+      ${cappedOpen(log, fragment`c.name`)} as dead_letters,
       (select extract(epoch from ${clock}(e.created_at) - e.created_at)::float8
         from ${log.names.events} as e
         where e.position > c.checkpoint

@@ -7,6 +7,7 @@
  *   definition     the part that all definitions share: a kind and a name
  *   page           the shape of every list: items, and the text that leads to the next page
  *   id             ids that sort by time: new ones, and ids derived from the content they identify
+ *   printable      text for terminals, without characters that a terminal obeys
  *   json           values to JSON text, refused with a path if the text would not read back as the value
  *   schema-check   any Standard Schema, asked whether a value fits
  *   clock          time and timers, so that a test can own both

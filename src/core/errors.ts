@@ -44,9 +44,12 @@ export function asRetryable<E extends RillflowError>(error: E): E {
 
 /** The class of one kind of error: `new VersionConflict({ stream, expected, actual })`. */
 export interface ErrorKind<C extends string, D extends object> {
-  new (data: D, cause?: unknown): RillflowError & { readonly code: C } & Readonly<D>
+  new (data: TextOr<D>, cause?: unknown): RillflowError & { readonly code: C } & Readonly<D>
   readonly code: C
 }
+
+/** An error that has nothing but a reason takes it as text, too. */
+type TextOr<D extends object> = keyof D extends 'reason' ? ('reason' extends keyof D ? D | string : D) : D
 
 /** Declares one kind of error; its class name is the code in PascalCase. */
 export function defineError<C extends string, D extends object>(
@@ -57,7 +60,8 @@ export function defineError<C extends string, D extends object>(
   const name = code.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
   const kind = class extends RillflowError {
     static readonly code = code
-    constructor(data: D, cause?: unknown) {
+    constructor(given: D | string | undefined, cause?: unknown) {
+      const data = (typeof given === 'string' ? { reason: given } : (given ?? {})) as D
       super(code, message(data), { ...options, cause })
       Object.defineProperty(this, 'name', { value: name, enumerable: false })
       Object.assign(this, data)

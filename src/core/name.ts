@@ -35,6 +35,7 @@ export type NameKind =
   | 'Consumer'
   | 'Group'
   | 'Runner'
+  | 'Actor'
   | 'Document'
   | 'Category'
   | 'Handler'

@@ -96,6 +96,13 @@ export const DatabaseFailed: ErrorKind<'database_failed', { sqlState: string; re
     d => `The database refused ${d.statement}: ${d.reason} (SQLSTATE ${d.sqlState}). error.cause has the details.`,
   )
 
+export const InvalidText: ErrorKind<'invalid_text', { statement: string; parameter: number; reason: string }> =
+  defineError(
+    'invalid_text',
+    d =>
+      `A text for ${d.statement} ${d.reason}, which PostgreSQL cannot store. Nothing was sent. Remove it, or encode the text, for example as base64.`,
+  )
+
 export const StatementCancelled: ErrorKind<'statement_cancelled', { statement: string; reason: string }> = defineError(
   'statement_cancelled',
   d =>

@@ -11,6 +11,7 @@ import {
   DatabaseMissing,
   DatabaseReadOnly,
   DatabaseUnreachable,
+  InvalidText,
   PermissionDenied,
   PoolerUnsupported,
   PreparedStatementLost,
@@ -46,6 +47,9 @@ export function toRillflowError(error: unknown, statement: string): RillflowErro
   if (sqlState === readOnlyTransaction) return new DatabaseReadOnly({ statement, reason }, error)
   if (sqlState === insufficientPrivilege) return new PermissionDenied({ statement, reason }, error)
   if (isPreparedStatementLost(sqlState)) return new PreparedStatementLost({ statement, reason }, error)
+  // A NUL that stands in JSON as an escape is seen by the server only.
+  if (sqlState === '22P05' || sqlState === '22021')
+    return new InvalidText({ statement, parameter: 0, reason: 'contains a character' }, error)
   return new DatabaseFailed({ sqlState, reason, statement }, error)
 }
 

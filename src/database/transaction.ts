@@ -9,6 +9,7 @@ import type { Database, Executor, Transaction, TransactionOptions } from './data
 import { InsideTransaction, NotInTransaction, OutcomeUnknown, TransactionClosed } from './errors.ts'
 import { type Statement, sql } from './sql.ts'
 import { noActiveTransaction, sqlStateOf } from './sqlstate.ts'
+import { refuseUnstorable } from './storable.ts'
 
 /** One open transaction, for the code that runs inside it. */
 export interface OpenTransaction {
@@ -96,7 +97,8 @@ export function refuseUnknownTransaction(tx: unknown): void {
  */
 export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<ForeignQuery['types']>): Executor {
   if (isPool(tx)) throw new NotInTransaction({ given: 'pool' })
-  const send = async ({ text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
+  const send = async ({ label, text, values }: Statement, rowMode?: 'array'): Promise<unknown[]> => {
+    refuseUnstorable(label, text, values)
     const query = { text, values: values as unknown[], types }
     return (await sendAsText(tx, rowMode === undefined ? query : { ...query, rowMode })).rows
   }

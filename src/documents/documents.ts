@@ -31,7 +31,7 @@
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { optionNames, refusingUnknownOptions } from '../core/options.ts'
-import type { Page } from '../core/page.ts'
+import type { Page, PageOptions } from '../core/page.ts'
 import type { IndexAdvice } from './advisor.ts'
 import { type DocumentBatch, openBatch } from './batch.ts'
 import {
@@ -57,6 +57,7 @@ import {
 } from './collection.ts'
 import { type DocumentVersion, getEarlier, type HistoryOptions, readHistory } from './history.ts'
 import { type ImportedDocument, type ImportOptions, type ImportProgress, importDocuments } from './import.ts'
+import { type CollectionDescription, listCollections } from './list-collections.ts'
 import { mergeDocument, patchDocument, patchDocuments } from './patch/apply.ts'
 import type { MergePatch, Patch } from './patch/patch.ts'
 import type { Condition } from './query/condition.ts'
@@ -173,6 +174,8 @@ export interface Collections {
   register(collection: Collection): void
   /** Whether a collection of this name was opened or registered. */
   has(name: string): boolean
+  /** By name: those that were opened here, and all tables that have the columns of a collection. */
+  list(options?: PageOptions): Promise<Page<CollectionDescription>>
   /** The collection of a definition, or of a handle of this store. */
   find(collection: Collection | { readonly name: string }): OpenCollection
 }
@@ -180,11 +183,13 @@ export interface Collections {
 export function openCollections(parts: DocumentParts): Collections {
   const byDefinition = new WeakMap<Collection, Documents>()
   const byName = new Map<string, Documents>()
-  const names = new Set<string>()
+  /** Those that can be written: their names must not be those of projections. */
+  const names = new Map<string, Documents>()
 
   const documents = (given: string | Collection, options?: CollectionOptions): Documents => {
     if (typeof given === 'string') {
-      const known = options === undefined ? byName.get(given) : undefined
+      // Without options of its own, a name stands for the definition that was given before.
+      const known = options === undefined ? (byName.get(given) ?? names.get(given)) : undefined
       if (known !== undefined) return known
       const opened = open(given, options ?? {})
       if (options === undefined) byName.set(given, opened)
@@ -200,8 +205,9 @@ export function openCollections(parts: DocumentParts): Collections {
   }
   const open = (name: string, options: CollectionOptions): Documents => {
     const base = openCollection(parts, name, options)
-    if (base.options.readOnly !== true) names.add(name)
-    return documentsOf(base)
+    const opened = documentsOf<Record<string, unknown>>(base)
+    if (base.options.readOnly !== true && !names.has(name)) names.set(name, opened)
+    return opened
   }
   const refuseProjection = (name: string): void => {
     if (!parts.isProjection(name)) return
@@ -212,6 +218,7 @@ export function openCollections(parts: DocumentParts): Collections {
     documents,
     register: collection => void documents(collection),
     has: name => names.has(name),
+    list: (options = {}) => listCollections(parts, names, options),
     find(given) {
       const base = collectionOf('kind' in given ? documents(given) : given)
       if (base !== undefined && base.parts === parts) return base

@@ -37,10 +37,14 @@ import type { Log } from './log.ts'
 import { type HeldBackBy, heldBackBy, settle } from './order/order.ts'
 import { followLog, type TailOptions } from './order/tail.ts'
 import { type LogWatch, rewound } from './order/watch.ts'
+import { type EventTypeDescription, readEventTypes } from './read/event-types.ts'
+import { type EventPage, type ListEventsOptions, listEvents, listEventsNames } from './read/list.ts'
 import { checkPosition, type ReadLogOptions, readLog, readLogOptionNames } from './read/log.ts'
+import { positionAt } from './read/position-at.ts'
 import { type ReadOptions, readOptionNames, readStream, rereadable } from './read/read.ts'
 import { eventColumns, eventsOfRows } from './read/rows.ts'
 import { type EventSequence, eventSequence } from './read/sequence.ts'
+import { readStoredEvent, type StoredEvent } from './read/stored.ts'
 
 /** One stream of an append over several. */
 export interface StreamAppend<M extends EventMap = UntypedEvents> {
@@ -74,10 +78,18 @@ export interface Events<M extends EventMap = UntypedEvents> {
   read(stream: string, options?: ReadOptions & { tx?: AnyTransaction | undefined }): EventSequence<RecordedEvent<M>>
   /** All events in position order, as far as the log is settled when reading begins. */
   readAll<T extends keyof M & string>(options?: ReadLogOptions<T>): EventSequence<RecordedEvent<Pick<M, T>>>
+  /** Events for people, the newest first: a page is quick wherever it is and however rare its events are. */
+  list<T extends keyof M & string>(options?: ListEventsOptions<T>): Promise<EventPage<RecordedEvent<Pick<M, T>>>>
+  /** The last position before a time; approximate where events were imported with older times. */
+  positionAt(time: Date): Promise<number>
   /** Events as they come, for ever; ends when the loop is left or the signal aborts. */
   tail<T extends keyof M & string>(options?: TailOptions<T>): AsyncIterable<RecordedEvent<Pick<M, T>>>
   get(eventId: string): Promise<RecordedEvent<M> | undefined>
+  /** The event exactly as it is stored, its JSON as text. */
+  stored(eventId: string): Promise<StoredEvent | undefined>
   has(eventId: string): Promise<boolean>
+  /** The types that are defined, and those of the newest 10 000 events, by name. */
+  types(): Promise<EventTypeDescription[]>
   /** Loads many events fast, in chunks. Not atomic as a whole; resumable under a name. */
   import(
     source: AsyncIterable<ImportedEvent> | Iterable<ImportedEvent>,
@@ -118,6 +130,11 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
       refuseUnknownOptions('store.events.readAll', options, readLogOptionNames)
       return eventSequence(() => readLog(log, database, options))
     }) as Events['readAll'],
+    list: (async (options: ListEventsOptions = {}) => {
+      refuseUnknownOptions('store.events.list', options, listEventsNames)
+      return listEvents(log, options)
+    }) as Events['list'],
+    positionAt: async time => positionAt(log, time, (await settle(log)).settled),
     tail: ((options = {}) => ({ [Symbol.asyncIterator]: () => followLog(log, watch, options) })) as Events['tail'],
     async get(eventId) {
       const id = canonicalUuid(eventId)
@@ -130,6 +147,8 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
       )
       return (await eventsOfRows(log, rows))[0]
     },
+    stored: eventId => readStoredEvent(log, eventId),
+    types: () => readEventTypes(log),
     async has(eventId) {
       const id = canonicalUuid(eventId)
       if (id === undefined) return false

@@ -12,6 +12,7 @@
 import type { ObjectAsJson } from '../core/as-json.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
+import type { Page, PageOptions } from '../core/page.ts'
 import type { Executor } from '../database/database.ts'
 import {
   type Collection,
@@ -21,6 +22,7 @@ import {
   withCollection,
 } from '../documents/collection.ts'
 import { type Documents, documentsOf, type ReadDocuments } from '../documents/documents.ts'
+import type { CollectionDescription } from '../documents/list-collections.ts'
 import { openRows, type Rows } from '../documents/query/query.ts'
 import type { StoredDocument } from '../documents/read.ts'
 import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
@@ -41,6 +43,8 @@ export interface OpenDocuments<M extends EventMap = UntypedEvents> {
     name: string,
     options?: CollectionOptions<Doc>,
   ): Documents<ObjectAsJson<Doc>>
+  /** The collections of the store by name, with their size and their indexes. */
+  list(options?: PageOptions): Promise<Page<CollectionDescription>>
 }
 
 /** `store.rows`: the rows of a table projection. */

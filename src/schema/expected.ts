@@ -7,6 +7,24 @@ import type { SchemaShape } from './shape.ts'
 
 const others: SchemaShape = {
   tables: {
+    audit: {
+      columns: {
+        started_at: 'timestamp with time zone not null',
+        ended_at: 'timestamp with time zone',
+        id: 'uuid not null',
+        actor: 'text collate "C" not null',
+        action: 'text collate "C" not null',
+        target: 'text collate "C"',
+        outcome: "text not null default 'running'::text",
+        parameters: "jsonb not null default '{}'::jsonb",
+        result: 'jsonb',
+        error: 'jsonb',
+      },
+      indexes: {
+        audit_pkey: 'primary key btree (id)',
+        audit_started_at: 'btree (started_at, id)',
+      },
+    },
     consumers: {
       columns: {
         checkpoint: 'bigint not null',
@@ -58,6 +76,8 @@ const others: SchemaShape = {
         dead_letters_correlation:
           "btree (correlation_id) WHERE ((correlation_id IS NOT NULL) AND (state = ANY (ARRAY['open'::text, 'retrying'::text])))",
         dead_letters_execution: 'btree (execution) WHERE (execution IS NOT NULL)',
+        dead_letters_latest: 'btree (state, last_failed_at, "position")',
+        dead_letters_owner: 'btree (state, consumer, "position")',
         dead_letters_pkey: 'primary key btree (consumer, event_id)',
         dead_letters_position: 'btree (consumer, "position")',
         dead_letters_requested: 'btree (consumer, retry_at) WHERE (retry_at IS NOT NULL)',

@@ -72,6 +72,8 @@ export function openHealthCheck(
     try {
       return await abortable(look(), signal)
     } catch (error) {
+      // Dropped, or moved to a server that this process does not know: it is not watched from now on.
+      if (isRillflowError(error, 'tenant_not_found')) return { reasons: [], details: {} }
       return { reasons: [isMissingObject(error) ? 'schema_drift' : 'database_unreachable'], details: { error } }
     } finally {
       dispose()

@@ -3,6 +3,7 @@
  * projection fails is not silent: one line each, and at most one per definition and second. Nothing else is written, and
  * nothing while no runner runs.
  */
+import { escapeControls } from '../core/printable.ts'
 import type { Logger } from './telemetry.ts'
 
 export interface FailureLog extends Logger {
@@ -29,7 +30,7 @@ export function openFailureLog(
     if (writtenAt.size >= maxRemembered) writtenAt.clear()
     writtenAt.set(definition, at)
     const subject = definition === '' ? '' : `${definition}: `
-    write(`rillflow: ${subject}${message.replace(/\.$/, '')}: ${oneLine(fields.error)}\n`)
+    write(`${escapeControls(`rillflow: ${subject}${message.replace(/\.$/, '')}: ${oneLine(fields.error)}`)}\n`)
   }
 
   return {

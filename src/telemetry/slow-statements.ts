@@ -6,7 +6,7 @@
  *                    └─ slow ─► report, with a plan that is read on a connection of its own
  *
  * The time is the whole wait of the caller, including the wait for a free connection. A plan is read with the values of
- * the statement, because without them it would be that of another statement. It is an `explain` that runs nothing, in a
+ * the statement, because without them it would be that of another statement; they are taken out of its text. It is an `explain` that runs nothing, in a
  * transaction with short limits: one at a time, and for one statement once a minute, so that looking at slowness does
  * not add to it.
  */
@@ -14,6 +14,7 @@ import { checkWhole } from '../core/options.ts'
 import type { Database, Executor, Transaction } from '../database/database.ts'
 import type { Statement } from '../database/sql.ts'
 import { runOutside } from '../database/transaction.ts'
+import { addStatement } from './cost.ts'
 import { channels, type Telemetry } from './telemetry.ts'
 
 export interface SlowStatementOptions {
@@ -47,6 +48,7 @@ export function watchStatements(
       return await sent
     } finally {
       const durationMs = performance.now() - started
+      addStatement(durationMs)
       if (durationMs > slowStatementMs) void report(statement, durationMs)
     }
   }
@@ -76,9 +78,10 @@ export function watchStatements(
       const limits = { timeoutMs: explainMs, lockTimeoutMs: explainLockMs }
       // Outside of the caller's transaction, if it has one. The caller does not wait for this.
       const rows = await runOutside(() => database.transaction(tx => tx.runArrays(statement), limits))
-      return rows.map(([line]) => String(line)).join('\n')
+      return withoutValues(rows.map(([line]) => String(line)).join('\n'))
     } catch (error) {
-      return `no plan: ${error instanceof Error ? error.message : String(error)}`
+      // The message of the server may quote a value.
+      return `no plan: ${(error as { sqlState?: string }).sqlState ?? (error as Error).name}`
     } finally {
       isExplaining = false
     }
@@ -98,6 +101,12 @@ export function watchStatements(
     ...watchExecutor(database),
     transaction: (work, options) => database.transaction(tx => work(watchTransaction(tx)), options),
   }
+}
+
+/** Conditions of a plan have the values of the statement in them: texts in quotes, and numbers. */
+function withoutValues(plan: string): string {
+  const texts = plan.replaceAll(/'(?:[^']|'')*'/g, `'?'`)
+  return texts.replaceAll(/^ +[A-Z][A-Za-z ]+: .*$/gm, line => line.replaceAll(/(?<![\w$."])-?\d+(?:\.\d+)?\b/g, '?'))
 }
 
 /** Whether a statement has a plan. A comment with its name may come first. */

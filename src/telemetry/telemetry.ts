@@ -63,6 +63,8 @@ export const channels = {
   documents: 'rillflow:documents.touch',
   /** A statement took longer than `slowStatementMs`: `{ schema, statement, text, durationMs, plan? }`. */
   slow: 'rillflow:database.slow',
+  /** An action was requested over HTTP: `{ route, tenant?, name, role, parameters, outcome }`. */
+  action: 'rillflow:server.action',
   /** A span began: a `Span`, which can be entered and which reports its end. */
   span: 'rillflow:telemetry.span',
 } as const

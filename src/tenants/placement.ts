@@ -4,7 +4,8 @@
  *     tenancy: 'schema'         the catalogue of one database: every schema with the prefix that has a store is a tenant
  *     tenancy: { directory }    the directory, for many servers (`directory.ts`)
  *
- * With one database there is no list that could disagree with the schemas. A tenant that is still being imported is
+ * With one database there is no list that could disagree with the schemas. A schema that is marked with another prefix is not
+ * a tenant (`prefix-mark.ts`). A tenant that is still being imported is
  * listed, so that it can be looked at and dropped, but nothing opens it.
  */
 import { InvalidOption } from '../core/errors.ts'
@@ -12,6 +13,7 @@ import type { Database } from '../database/database.ts'
 import { shareListeners } from '../database/handle.ts'
 import { sql } from '../database/sql.ts'
 import { unfinishedMigrations } from '../transfer/export/selection.ts'
+import { hasNoOtherPrefix } from './prefix-mark.ts'
 import { schemaOfTenant, tenantOfSchema } from './tenant-name.ts'
 
 export interface Placement {
@@ -68,6 +70,7 @@ export function schemaPlacements(given: Database, prefix: string): Placements {
           from pg_class as c
           where c.relnamespace = n.oid
             and c.relname in ('migrations', ${unfinishedMigrations}::text))
+        and ${hasNoOtherPrefix(prefix)}
       order by n.nspname`)
     return rows.map(([name]) => name as string)
   }

@@ -9,6 +9,7 @@
  * The instance of a tenant that exists stays until the store is closed. From a thousand instances on, those of tenants
  * that turned out not to exist are released, so that names invented by requests do not fill the memory.
  */
+import type { OpenAudit } from '../audit/audit.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import type { OpenRunners } from '../consumers/runners/runners.ts'
 import { InvalidOption } from '../core/errors.ts'
@@ -21,7 +22,7 @@ import type { TableRegistry } from '../schema/table.ts'
 import { type Directory, directoryPlacements, openDirectory } from './directory.ts'
 import { TenantRequired } from './errors.ts'
 import { type Placements, schemaPlacements } from './placement.ts'
-import { openTenantDatabase, type TenantDatabase } from './tenant-database.ts'
+import { type Lookup, openTenantDatabase, type TenantDatabase } from './tenant-database.ts'
 import { checkTenantName, checkTenantPrefix, schemaOfTenant } from './tenant-name.ts'
 import { openTenants, type RunningTenants, type Tenants, type TenantsStartOptions } from './tenants.ts'
 
@@ -46,6 +47,7 @@ export interface TenantInstance<S> {
   readonly tables: TableRegistry
   readonly log: Log
   readonly wake: Wake
+  readonly audit: OpenAudit
   readonly consumers: Consumers
   /** Resolves when everything that is registered for the tenant is active: to false if registering has failed. */
   readonly registered: Promise<boolean>
@@ -77,35 +79,60 @@ export interface TenantStores<S> {
   /** Runs the tenants that have work. */
   start(options?: TenantsStartOptions): Promise<RunningTenants>
   tenant(name: string): S
-  /** The tenants that this process has used so far. */
+  /** The tenants that this process has found so far. */
   instances(): readonly TenantInstance<S>[]
   close(closeMs: number): Promise<void>
 }
 
-const maxInstances = 1_000
+/** Tenants that could not be looked up are watched too, as far as these: their server may be away. */
+const maxUnreachable = 100
 
 export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S>): Promise<TenantStores<S>> {
   const { assemble } = options
   const prefix = checkTenantPrefix(options.prefix)
   const { placements, directory } = await openPlacements(tenancy, options)
+  // A name in a request may be made up. Only a tenant that was found is kept; any other instance lives as long as a caller
+  // has it, and is not watched.
   const instances = new Map<string, TenantInstance<S>>()
+  const unreachable = new Set<string>()
+  const known = new Map<string, WeakRef<TenantInstance<S>>>()
+  const collected = new FinalizationRegistry<string>(tenant => {
+    if (known.get(tenant)?.deref() === undefined) known.delete(tenant)
+  })
+
+  const keep = (instance: TenantInstance<S>, lookup: Lookup): void => {
+    const { tenant } = instance
+    // Released meanwhile, and perhaps replaced by another.
+    if (!isCurrent(instance)) return
+    if (lookup === 'failed' && !instances.has(tenant) && unreachable.size >= maxUnreachable) return
+    if (lookup === 'missing') instances.delete(tenant)
+    else instances.set(tenant, instance)
+    if (lookup === 'failed') unreachable.add(tenant)
+    else unreachable.delete(tenant)
+  }
+  const isCurrent = (instance: TenantInstance<S>): boolean => known.get(instance.tenant)?.deref() === instance
 
   const instanceOf = (tenant: string): TenantInstance<S> => {
-    const known = instances.get(checkTenantName(tenant, prefix))
-    if (known !== undefined) return known
-    if (instances.size >= maxInstances) releaseMissing()
+    const living = known.get(checkTenantName(tenant, prefix))?.deref()
+    if (living !== undefined) return living
+    // Its database holds the instance, so the instance lives as long as a call or a handle uses the database.
+    let made: TenantInstance<S> | undefined
+    const onLookup = (lookup: Lookup): void => {
+      if (made !== undefined) keep(made, lookup)
+    }
     const instance = assemble(tenant, schemaOfTenant(tenant, prefix), prepare =>
-      openTenantDatabase(placements, tenant, prepare),
+      openTenantDatabase(placements, tenant, prepare, onLookup),
     )
-    instances.set(tenant, instance)
+    made = instance
+    known.set(tenant, new WeakRef(instance))
+    collected.register(instance, tenant)
     return instance
   }
-  const releaseMissing = (): void => {
-    for (const [tenant, { tenantDatabase }] of instances) if (tenantDatabase.isMissing) release(tenant).catch(() => {})
-  }
   const release = async (tenant: string): Promise<void> => {
-    const instance = instances.get(tenant)
+    const instance = known.get(tenant)?.deref()
+    known.delete(tenant)
     instances.delete(tenant)
+    unreachable.delete(tenant)
     await instance?.close()
   }
 
@@ -118,7 +145,7 @@ export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S
     instances: () => [...instances.values()],
     async close(closeMs) {
       await stopAll()
-      await Promise.all([...instances.keys()].map(release))
+      await Promise.all([...known.keys()].map(release))
       await placements.close(closeMs)
     },
   }

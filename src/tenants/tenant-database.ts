@@ -20,8 +20,6 @@ import type { Placement, Placements } from './placement.ts'
 
 export interface TenantDatabase {
   readonly database: Database
-  /** Whether the last lookup has found no such tenant. */
-  readonly isMissing: boolean
   /** Forgets where the tenant is: the next call looks it up. */
   forget(): void
 }
@@ -38,21 +36,26 @@ interface FollowingListener {
   at: { readonly place: Location; readonly listener: Listener } | undefined
 }
 
-/** `prepare` checks, once per place, that the tenant's store can be used there. It never makes a store that is missing. */
+/** Whether a tenant was found, is nowhere, or could not be looked up. */
+export type Lookup = 'found' | 'missing' | 'failed'
+
+/**
+ * `prepare` checks, once per place, that the tenant's store can be used there. It never makes a store that is missing.
+ * `onLookup` is called after each lookup.
+ */
 export function openTenantDatabase(
   placements: Placements,
   tenant: string,
   prepare: (database: Database) => Promise<void>,
+  onLookup: (lookup: Lookup) => void = () => {},
 ): TenantDatabase {
   const listeners = new Set<FollowingListener>()
   let known: Location | undefined
   let finding: Promise<Location> | undefined
-  let isMissing = false
   let isClosed = false
 
   const find = async (): Promise<Location> => {
     const placement = await placements.find(tenant)
-    isMissing = placement === undefined
     if (placement === undefined) throw new TenantNotFound({ tenant })
     const database = await placements.databaseOf(placement.server)
     try {
@@ -68,10 +71,21 @@ export function openTenantDatabase(
     return place
   }
 
+  const lookUp = async (): Promise<Location> => {
+    try {
+      const place = await find()
+      onLookup('found')
+      return place
+    } catch (error) {
+      onLookup(isRillflowError(error, 'tenant_not_found') ? 'missing' : 'failed')
+      throw error
+    }
+  }
+
   const here = async (): Promise<Location> => {
     if (isClosed) throw new StoreClosed({})
     if (known !== undefined) return known
-    finding ??= find().finally(() => {
+    finding ??= lookUp().finally(() => {
       finding = undefined
     })
     return finding
@@ -103,9 +117,6 @@ export function openTenantDatabase(
   }
 
   return {
-    get isMissing() {
-      return isMissing
-    },
     forget() {
       known = undefined
     },

@@ -45,6 +45,7 @@ import type { Directory } from './directory.ts'
 import { ForceRequired, TenancyRequired, TenantMoving, TenantNotFound } from './errors.ts'
 import { holdMs, type MovedTenant, type MoveTenantOptions, moveTenant } from './move-tenant.ts'
 import type { Placement, Placements } from './placement.ts'
+import { markPrefix, refuseOtherPrefix } from './prefix-mark.ts'
 import { readTenantStatus, type TenantStatus } from './status.ts'
 import type { TenantInstance } from './tenancy.ts'
 import { checkTenantName, tenantOfSchema } from './tenant-name.ts'
@@ -161,6 +162,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
     const database = await placements.databaseOf(server)
     // First the schema itself, because registering may have to store something in it.
     const made = await openSchema(database, { schema, tables: new TableRegistry(), library }).sync({ signal })
+    await markPrefix(database, schema, placements.prefix)
     // An instance from before the tenant existed could not register anything, so it is replaced.
     if (!(await instanceOf(tenant).registered)) await parts.release(tenant)
     const { tables, registered } = instanceOf(tenant)
@@ -177,6 +179,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
   /** The placement of a tenant that exists or is about to be made, also where one of its name has moved away before. */
   const placeFor = async (tenant: string, server: string | undefined): Promise<Placement> => {
     const placement = await placements.place(checkTenantName(tenant, placements.prefix), server)
+    await refuseOtherPrefix(await placements.databaseOf(placement.server), placement.schema, placements.prefix)
     if (directory === undefined || placement.state !== 'active') return placement
     await freeMovedName(await locationOf(placement), async () => {
       const now = await placements.find(tenant)
@@ -190,6 +193,12 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
     const placement = await placements.find(checkTenantName(tenant, placements.prefix))
     if (placement === undefined) throw new TenantNotFound({ tenant })
     return placement
+  }
+
+  /** A tenant's audit is in its schema, so it can be written once the tenant has been made. */
+  const recordMade = async ({ tenant, server }: Placement, action: string, parameters: object): Promise<void> => {
+    const { audit, log } = instanceOf(tenant)
+    await audit.recordDone({ action, target: tenant, parameters: { server, ...parameters } }, log.database)
   }
 
   /** Runs `work` while no process can move the tenant: otherwise it would act on the server that the tenant has left. */
@@ -209,7 +218,8 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
   const tenants: Tenants = {
     async ensure(tenant, { server, signal } = {}) {
       const placement = await placeFor(tenant, server)
-      await syncOne(placement, signal)
+      const steps = await syncOne(placement, signal)
+      if (steps.length > 0) await recordMade(placement, 'tenants.ensure', { steps: steps.length })
       return placement
     },
     exists: async tenant => (await placements.find(checkTenantName(tenant, placements.prefix))) !== undefined,
@@ -257,6 +267,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       const placement = await placeFor(name, server)
       const manifest = await importStore(await locationOf(placement), options)
       await syncOne(placement, options.signal)
+      await recordMade(placement, 'tenants.import', { input: options.input })
       return { ...placement, manifest }
     },
     async importFrom(tenant, { schema, server, ...options }) {
@@ -264,6 +275,7 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
       const target = await locationOf(placement)
       const copied = await importSelection({ ...target, schema }, target, options)
       await syncOne(placement, options.signal)
+      await recordMade(placement, 'tenants.importFrom', { schema })
       return { ...placement, copied }
     },
     async drop(tenant, { force } = { force: false } as never) {
@@ -278,13 +290,13 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
     },
     async move(tenant, { server }, options) {
       if (directory === undefined) throw new TenancyRequired({ call: 'tenants.move' })
-      const moved = await moveTenant(
-        { placements, directory },
-        checkTenantName(tenant, placements.prefix),
-        server,
-        options,
-      )
+      checkTenantName(tenant, placements.prefix)
+      const moved = await moveTenant({ placements, directory }, tenant, server, options)
       instanceOf(tenant).tenantDatabase.forget()
+      // Not before: a move that was interrupted continues, and until then no row of the tenant can be written.
+      const placement = await findExisting(tenant)
+      await markPrefix(await placements.databaseOf(placement.server), placement.schema, placements.prefix)
+      await recordMade(placement, 'tenants.move', {})
       return moved
     },
     servers: async (options = {}) =>

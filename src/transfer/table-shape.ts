@@ -129,7 +129,7 @@ export async function makeIndexes(
   for (const text of indexTexts(schema, table)) await runDdl(executor, text)
 }
 
-/** One statement that changes the schema and is run once. */
+/** One statement that changes the schema and is run once. The server refuses a text with two. */
 export async function runDdl(executor: Executor, text: string): Promise<void> {
   await executor.run({ label: 'export.make', text, values: [], unprepared: true })
 }

@@ -2,6 +2,7 @@
  * Retention: how long each kind of data that is no longer in use is kept. Events of streams in use, open dead letters and
  * events that a consumer has still to read are never old, whatever the options say.
  */
+import { oldEntries } from '../audit/audit.ts'
 import { closedDeadLetters } from '../consumers/dead-letters/row.ts'
 import { checkWhole } from '../core/options.ts'
 import { type PruneOptions, prune } from '../database/prune.ts'
@@ -18,6 +19,8 @@ export interface RetentionOptions {
   idempotencyKeysMs?: number | undefined
   /** Dead letters, since they were replayed or resolved. Open ones are kept. Default 30 days. */
   deadLettersMs?: number | undefined
+  /** The audit: the actions of operators, since they began. Default 90 days. */
+  auditMs?: number | undefined
   /** Versions of documents, since they were replaced. The newest of each is kept. Default: for ever. */
   historyMs?: number | undefined
   /**
@@ -29,11 +32,13 @@ export interface RetentionOptions {
 
 export type Retention = Readonly<Record<keyof RetentionOptions, number>>
 
-const monthMs = 30 * 24 * 60 * 60_000
+const dayMs = 24 * 60 * 60_000
+const monthMs = 30 * dayMs
 const defaults: Retention = {
   attemptsMs: monthMs,
   idempotencyKeysMs: monthMs,
   deadLettersMs: monthMs,
+  auditMs: 90 * dayMs,
   historyMs: Number.POSITIVE_INFINITY,
   archivedStreamsMs: Number.POSITIVE_INFINITY,
 }
@@ -55,7 +60,7 @@ export type PruneKind = (options: Omit<PruneOptions, 'olderThanMs'>) => Promise<
 export function pruneKinds(
   log: Log,
   retention: Retention,
-): Record<'attempts' | 'idempotencyKeys' | 'deadLetters' | 'history', PruneKind> {
+): Record<'attempts' | 'idempotencyKeys' | 'deadLetters' | 'audit' | 'history', PruneKind> {
   const { database } = log
   const unlessForEver = (olderThanMs: number, work: (options: PruneOptions) => Promise<number>): PruneKind => {
     return async options => (olderThanMs === Number.POSITIVE_INFINITY ? 0 : work({ ...options, olderThanMs }))
@@ -66,6 +71,9 @@ export function pruneKinds(
       prune(database, oldIdempotencyKeys(log), options),
     ),
     deadLetters: unlessForEver(retention.deadLettersMs, options => prune(database, closedDeadLetters(log), options)),
+    audit: unlessForEver(retention.auditMs, options =>
+      prune(database, oldEntries({ schema: log.schema, clock: log.names.clock }), options),
+    ),
     history: unlessForEver(retention.historyMs, async options => {
       let total = 0
       for (const old of await oldVersions({ database, schema: log.schema, clock: log.names.clock }))

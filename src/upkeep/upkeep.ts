@@ -35,7 +35,7 @@ export interface UpkeepProgress {
   readonly rows: number
 }
 
-export type UpkeepKind = 'attempts' | 'idempotencyKeys' | 'deadLetters' | 'history' | 'archivedEvents'
+export type UpkeepKind = 'attempts' | 'idempotencyKeys' | 'deadLetters' | 'audit' | 'history' | 'archivedEvents'
 
 /** How many rows of each kind were deleted, or would be. */
 export interface UpkeepReport extends Readonly<Record<UpkeepKind, number>> {
@@ -90,12 +90,13 @@ export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upk
       }
       return { dryRun, signal, inTurn, onChunk }
     }
-    const { attempts, idempotencyKeys, deadLetters, history } = pruneKinds(log, retention)
+    const { attempts, idempotencyKeys, deadLetters, audit, history } = pruneKinds(log, retention)
     const report = {
       isDryRun: dryRun,
       attempts: await attempts(optionsOf('attempts')),
       idempotencyKeys: await idempotencyKeys(optionsOf('idempotencyKeys')),
       deadLetters: await deadLetters(optionsOf('deadLetters')),
+      audit: await audit(optionsOf('audit')),
       history: await history(optionsOf('history')),
     }
     const olderThanMs = retention.archivedStreamsMs

@@ -13,10 +13,11 @@ const event = { type: 'OrderChanged', data: {} }
 
 /** `events`: what stands between the callers and the store, if that is to be wrong. */
 export async function checkAppendAnswers(
-  { stores, judge, cut }: Place,
+  place: Place,
   ms: number,
   events: (store: Store) => Pick<Store, 'events'> = store => store,
 ): Promise<Checked> {
+  const { stores, judge, cut } = place
   const records = stores.map((store, at) => recordAppends(events(store), `store ${at + 1}`))
   let count = 0
   const workers = times(callers, at => async (): Promise<void> => {
@@ -33,7 +34,7 @@ export async function checkAppendAnswers(
       if (!isRillflowError(error)) throw error
     }
   })
-  await runFor(ms, [...workers, async () => pause(200).then(cut)])
+  await runFor(ms, [...workers, async () => pause(200).then(cut)], place)
   const problems = await judgeAppends(judge, records)
   return { operations: records.reduce((sum, { calls, reads }) => sum + calls.length + reads.length, 0), problems }
 }

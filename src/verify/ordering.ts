@@ -12,7 +12,7 @@ import type { Checked } from './verify.ts'
 const types = ['Packed', 'Shipped']
 const maxPauseMs = 6
 /** Reached only by a reader that has stopped. */
-const endMs = 30_000
+const endMs = 60_000
 
 export async function checkOrdering(place: Place, ms: number): Promise<Checked> {
   const { stores, judge } = place
@@ -27,7 +27,7 @@ export async function checkOrdering(place: Place, ms: number): Promise<Checked> 
     else await inUsersTransaction(place, store, nextStream)
     await pause(2)
   })
-  await runFor(ms, workers)
+  await runFor(ms, workers, place)
   const end = await appendEnd(judge)
   const reached = await Promise.all(readers.map(reader => reader.end(end)))
   const deliveries = readers.map(reader => reader.delivery())

@@ -11,6 +11,8 @@ export interface Server {
   readonly url: string
   /** False behind a pooler. Default true. */
   readonly prepare?: boolean | undefined
+  /** Ends a round early. */
+  readonly signal?: AbortSignal | undefined
 }
 
 export interface Place extends AsyncDisposable {
@@ -20,6 +22,7 @@ export interface Place extends AsyncDisposable {
   /** The collection that transactions write to: of the judge, and of each store. */
   readonly stocks: readonly Documents<Counted>[]
   readonly schema: string
+  readonly signal: AbortSignal | undefined
   /** A client for transactions of a user. */
   client(): Promise<pg.PoolClient>
   /** Breaks some of its connections, in the middle of whatever they do. */
@@ -28,7 +31,7 @@ export interface Place extends AsyncDisposable {
 
 const maxConnections = 8
 
-export async function openPlace({ url, prepare }: Server, schema: string): Promise<Place> {
+export async function openPlace({ url, prepare, signal }: Server, schema: string): Promise<Place> {
   const sockets = new Set<{ destroy(): void }>()
   const pools = [0, 1].map(() => {
     const pool = new pg.Pool({ connectionString: url, max: maxConnections, application_name: 'rillflow verify' })
@@ -60,6 +63,7 @@ export async function openPlace({ url, prepare }: Server, schema: string): Promi
       judge,
       stocks,
       schema,
+      signal,
       client: () => users.connect(),
       cut() {
         for (const socket of sockets) if (Math.random() < 0.3) socket.destroy()
@@ -73,11 +77,15 @@ export async function openPlace({ url, prepare }: Server, schema: string): Promi
 }
 
 /** Calls all of them, again and again, until the time is over. */
-export async function runFor(ms: number, workers: readonly (() => Promise<void>)[]): Promise<void> {
+export async function runFor(
+  ms: number,
+  workers: readonly (() => Promise<void>)[],
+  { signal }: Pick<Place, 'signal'>,
+): Promise<void> {
   const until = performance.now() + ms
   await Promise.all(
     workers.map(async work => {
-      while (performance.now() < until) await work()
+      while (performance.now() < until && signal?.aborted !== true) await work()
     }),
   )
 }

@@ -13,11 +13,12 @@ const items = ['pen', 'ink', 'cup']
 
 /** `judgedAs`: the level that the history is held against; default that of the transactions. */
 export async function checkTransactionOrder(
-  { stores, judge, stocks }: Place,
+  place: Place,
   ms: number,
   isolation: Isolation,
   judgedAs: Isolation = isolation,
 ): Promise<Checked> {
+  const { stores, judge, stocks } = place
   const records = stores.map((store, at) => recordTransactions(store, stocks[at + 1]!, `store ${at + 1}`))
   // Every document and every stream has a first version.
   await records[0]!.session(async work => {
@@ -30,7 +31,7 @@ export async function checkTransactionOrder(
     if (isSession) await record.session(changeBoth)
     else await record.transaction(isolation, Math.random() < 0.5 && judgedAs === isolation ? changeBoth : changeOne)
   })
-  await runFor(ms, workers)
+  await runFor(ms, workers, place)
   const problems = await judgeTransactions(judge, stocks[0]!, records, judgedAs)
   return { operations: records.reduce((sum, { transactions }) => sum + transactions.length, 0), problems }
 }

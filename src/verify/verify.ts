@@ -28,7 +28,6 @@ import { wrongProtocols } from './wrong-protocols.ts'
 
 export interface VerifyOptions extends Server {
   readonly ms: number
-  readonly signal?: AbortSignal | undefined
   readonly onProgress?: ((passedMs: number) => void) | undefined
 }
 
@@ -49,7 +48,7 @@ export interface Checked {
 const maxRoundMs = 9_000
 
 /** Ends with the first round that finds a problem. */
-export async function verify({ ms, signal, onProgress, ...server }: VerifyOptions): Promise<Verdict> {
+export async function verify({ ms, onProgress, ...server }: VerifyOptions): Promise<Verdict> {
   const sessions = await checkSessions(server)
   const found = new Map<string, { operations: number; problems: string[] }>()
   const note = (name: string, { operations, problems }: Checked): boolean => {
@@ -60,7 +59,7 @@ export async function verify({ ms, signal, onProgress, ...server }: VerifyOption
   let isOver = note('sessions', sessions)
   let rounds = 0
   for (const began = performance.now(); !isOver; ) {
-    throwIfAborted(signal)
+    throwIfAborted(server.signal)
     const partMs = Math.max(300, Math.min(maxRoundMs, ms) / 3)
     const isStrict = rounds++ % 2 === 1
     await inPlace(server, async place => {
@@ -92,11 +91,9 @@ const patienceMs = 60_000
 
 /** Whether `verify` finds out about each wrong protocol, here and now. */
 export async function selfTest({
-  signal,
   onProgress,
   ...server
 }: Server & {
-  readonly signal?: AbortSignal | undefined
   readonly onProgress?: ((done: number, all: number) => void) | undefined
 }): Promise<SelfTest> {
   const protocols: { name: string; problem: string | undefined }[] = []
@@ -104,9 +101,9 @@ export async function selfTest({
   for (const [name, check] of all) {
     let problem: string | undefined
     for (const began = performance.now(); problem === undefined && performance.now() - began < patienceMs; ) {
-      throwIfAborted(signal)
+      throwIfAborted(server.signal)
       await inPlace(server, async place => {
-        problem = (await check(place, 700)).problems[0]
+        problem = (await check(place, 500)).problems[0]
       })
     }
     protocols.push({ name, problem })

@@ -58,17 +58,11 @@ export const RetryLater: ErrorKind<'retry_later', { delayMs: number; reason: str
   d => `${d.reason} (the next attempt is in ${d.delayMs} ms)`,
   { retryable: true },
 )
-const FailedForGood: ErrorKind<'non_retryable', { reason: string }> = defineError('non_retryable', d => d.reason)
-/** For programs to throw: `new NonRetryable('the card was declined')`, or with `{ reason }`. */
-export const NonRetryable: {
-  new (reason: string | { reason: string }, cause?: unknown): InstanceType<typeof FailedForGood>
-  readonly code: 'non_retryable'
-} = class extends FailedForGood {
-  constructor(given: string | { reason: string }, cause?: unknown) {
-    const reason = typeof given === 'string' ? given : given?.reason
-    super({ reason: reason || 'The handler has failed for good, and gave no reason.' }, cause)
-  }
-}
+/** For programs to throw: `new NonRetryable('the card was declined')`. */
+export const NonRetryable: ErrorKind<'non_retryable', { reason: string }> = defineError(
+  'non_retryable',
+  d => d.reason || 'The handler has failed for good, and gave no reason.',
+)
 export const NonDeterministic: ErrorKind<
   'non_deterministic',
   { handler: string; step: string; recorded: string; asked: string }

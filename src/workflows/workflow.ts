@@ -2,6 +2,7 @@
  * The handle of one workflow: all events of one correlation id, and the executions that follow from them. It holds no
  * state: every call reads or changes the stored rows, so a handle can be made at any time from the id alone.
  */
+import type { Audit } from '../audit/audit.ts'
 import { checkName } from '../core/name.ts'
 import { type WaitOptions, waitWithin } from '../core/wait.ts'
 import type { AppendParts } from '../events/append/append.ts'
@@ -41,11 +42,12 @@ export interface WorkflowHandleParts extends AppendParts {
   readonly hints: WorkflowHints
   readonly insight: OpenInsight
   readonly settledWatch: SettledWatch
+  readonly audit: Audit
 }
 
 /** `position`: that of its newest event, if the caller knows it. */
 export function openWorkflow(parts: WorkflowHandleParts, correlationId: string, position?: number): Workflow {
-  const { log, hints, insight, settledWatch } = parts
+  const { log, hints, insight, settledWatch, audit } = parts
   checkName('Correlation id', correlationId)
   const workflow: Workflow = {
     ...insight.of(correlationId),
@@ -57,7 +59,10 @@ export function openWorkflow(parts: WorkflowHandleParts, correlationId: string, 
       await publish(parts, type, data, { ...options, correlationId })
       return workflow
     },
-    cancel: (options = {}) => cancelWorkflow(log, hints, correlationId, options),
+    cancel: (options = {}) =>
+      audit.record({ action: 'workflows.cancel', target: correlationId, parameters: { ...options } }, () =>
+        cancelWorkflow(log, hints, correlationId, options),
+      ),
   }
   return workflow
 }

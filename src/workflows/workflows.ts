@@ -22,6 +22,7 @@
  *     work/      executions to outcomes       joins/  batches and their joins        schedules/ events because of the time
  *     insight/   activity, status, numbers    dead-letters/  failures for good
  */
+import type { Audit } from '../audit/audit.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { handlerPrefix } from '../consumers/dead-letters/owner.ts'
 import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
@@ -38,9 +39,10 @@ import type { EmitLimits } from './emit.ts'
 import { DuplicateHandler } from './errors.ts'
 import { type Handler, refusal } from './handler.ts'
 import { workflowHints } from './hints.ts'
-import { type Executions, listExecutions, unpark } from './insight/executions.ts'
+import { type Executions, unpark } from './insight/executions.ts'
 import { type Handlers, openHandlers } from './insight/handlers.ts'
 import { type Insight, openInsight } from './insight/insight.ts'
+import { listExecutions } from './insight/list-executions.ts'
 import { type PublishOptions, publish } from './publish.ts'
 import { storeRoutes } from './routes.ts'
 import type { Schedule } from './schedules/schedule.ts'
@@ -88,6 +90,7 @@ export function isWorkflowKind(kind: DefinitionKind): boolean {
 export interface WorkflowParts extends AppendParts {
   readonly consumers: Consumers
   readonly watch: LogWatch
+  readonly audit: Audit
   /** How often a caller that waits looks without a hint. */
   readonly pollMs: number
   /** Whether calls store the definitions that are not stored yet. If not, only `sync` and a runner do. */

@@ -278,6 +278,23 @@ test('a state that JSON would change is not stored as a snapshot: the commit suc
   expect(shop.store.metrics().snapshots_refused_total).toBe(6)
 })
 
+test('a state that the database would give back far larger than it was sent is not stored as a snapshot', async () => {
+  const warned: object[] = []
+  const logger = { debug() {}, info() {}, warn: (fields: object) => void warned.push(fields), error() {} }
+  const shop = await openShop({ logger })
+  const Scale = defineAggregate('scale', {
+    initial: (): { weights: number[] } => ({ weights: [] }),
+    evolve: { Weighed: () => ({ weights: Array.from({ length: 60_000 }, () => 1e308) }) },
+    decide: (_: 'weigh') => ({ type: 'Weighed', data: {} }),
+    snapshots: { every: 1 },
+  })
+
+  await shop.store.aggregates(Scale).handle('scale-1', 'weigh')
+
+  expect(warned.at(-1)).toMatchObject({ stream: 'scale-1', error: { code: 'snapshot_refused' } })
+  expect(await snapshotsIn(shop)).toEqual([])
+})
+
 test('a state loaded from a snapshot keeps the order of its keys', async () => {
   const { store } = await openShop()
   const Bag = defineAggregate('bag', {

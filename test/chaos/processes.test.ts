@@ -6,14 +6,14 @@
  *     process ──► proxy ──► server ◄── proxy ◄── pooler ◄── process
  *
  * `RILLFLOW_CHAOS=long` has four processes and 50,000 events, or as many as `RILLFLOW_CHAOS_EVENTS` says: ten million take
- * about 12 GB of memory to judge (`NODE_OPTIONS=--max-old-space-size=14000`).
+ * about 14 GB of memory to judge (`NODE_OPTIONS=--max-old-space-size=15000`).
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openStore, type Store } from '../../src/store.ts'
 import { judgeAppends, readLog } from '../../src/verify/record-appends.ts'
 import { freshSchema } from '../support/engines.ts'
+import { type Pooler, startPooler } from '../support/pooler.ts'
 import { type PostgresServer, startServer } from '../support/postgres-server.ts'
-import { type Pooler, startPooler } from '../support/restartable-pooler.ts'
 import { waitUntil } from '../support/wait.ts'
 import { type AppendingProcess, startAppending } from './appending-process.ts'
 import { connect, long, major, show } from './chaos.ts'
@@ -94,7 +94,7 @@ test(
     await using store = await openStore({ url: server.url, schema, migrate: true, pollMs: 200, listen: false })
     await using proxy = await startProxy(server.url)
     await using behindPooler = await startProxy(server.url)
-    await using pooler = await startPooler(behindPooler.url, { mode: 'transaction', maxSessions: 3 })
+    await using pooler = await startPooler(behindPooler.url, { mode: 'transaction', size: 3 })
     const direct = { url: proxy.url, schema, listen: false, answerTimeoutMs: 5_000 }
     const pooled = { ...direct, url: pooler.url, prepare: false }
     await using started = startAll(times(long ? 4 : 2, at => (at % 2 ? pooled : direct)))

@@ -68,11 +68,14 @@ test('projections are paused and resumed, under either noun', async () => {
 test('resetting a checkpoint needs confirmation, and its old name is accepted', async () => {
   const asked = await shop.run('consumers reset orders 2')
   const dry = await shop.run('projections reset orders 2 --dry-run --json')
+  const beyond = await shop.run('consumers reset orders 99 --yes')
   const done = await shop.run('projections reset-checkpoint orders 2 --force')
 
   expect(asked).toMatchObject({ code: 2, stdout: '' })
   expect(asked.stderr).toContain('try: rillflow consumers reset orders 2 --yes')
   expect(JSON.parse(dry.stdout)).toMatchObject({ dryRun: true, would: expect.stringContaining('from 5 to 2') })
+  expect(beyond).toMatchObject({ stdout: '', stderr: expect.stringContaining('the log ends at 5') })
+  expect(beyond.code).not.toBe(0)
   expect(done).toMatchObject({ code: 0, stdout: 'Reset orders from 5 to 2.\n' })
 })
 
@@ -135,12 +138,14 @@ test('dead letters are listed, shown, retried, resolved and deleted', async () =
 
 test('a consumer is removed after a confirmation', async () => {
   const refused = await shop.run('consumers remove orders')
-  const removed = await shop.run('consumers remove orders --yes')
+  const withTables = await shop.run('consumers remove orders --drop-tables')
+  const removed = await shop.run('consumers remove orders --drop-tables --yes')
 
   expect(refused).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('delete the checkpoint and the dead letters'),
   })
+  expect(withTables.stderr).toContain('and the tables')
   expect(removed).toMatchObject({ code: 0, stdout: 'Removed orders.\n' })
   const status = await shop.run('consumers status orders')
   expect(status.stdout).toMatch(/state +new/)

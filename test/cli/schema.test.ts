@@ -83,3 +83,12 @@ test(
   },
   patienceMs,
 )
+
+test('schema roles prints the SQL for an owner, a writer and a reader, without a store', async () => {
+  const { code, stdout } = await shop.run('schema roles --schema shop --reader reports')
+
+  expect(code).toBe(0)
+  expect(stdout).toContain('create role "shop_owner" nologin')
+  expect(stdout).toMatch(/grant select on all tables in schema "shop" to "reports";/)
+  expect(stdout.trimEnd()).toMatch(/;$/)
+})

@@ -52,6 +52,26 @@ test('upkeep shows what it deletes, or would delete', patient, async () => {
   expect(await shop.run('upkeep')).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Deleted:/) })
 })
 
+test('audit list shows which operator did what', patient, async () => {
+  await shop.run('streams archive order-1 --actor ada@shop')
+  await shop.run('streams restore order-1', { env: { RILLFLOW_ACTOR: 'grace@shop' } })
+  await shop.run('streams archive order-99 --actor ada@shop')
+
+  await shop.shows('audit list --action streams --outcome done', {
+    text: [/^WHEN +ACTOR +ACTION +TARGET +OUTCOME +PARAMETERS\n/, /grace@shop +streams\.restore +order-1 +done/],
+    json: {
+      items: [
+        { actor: 'grace@shop', action: 'streams.restore' },
+        { actor: 'ada@shop', target: 'order-1' },
+      ],
+    },
+  })
+  await shop.shows('audit list --by ada@shop --outcome failed --since 1h', {
+    text: [/streams\.archive +order-99 +failed +There is no stream/],
+    json: { items: [{ target: 'order-99', error: { code: 'stream_not_found' } }] },
+  })
+})
+
 test('a store is exported, and imported only into an empty store', patient, async () => {
   const other = await openFolder({ empty: true })
   const folder = join(shop.path, 'exported')

@@ -24,7 +24,7 @@ test('workflows are listed by their state', async () => {
   await shop.shows('workflows list', {
     text: [
       /^WORKFLOW +STATE +PENDING .*\n/,
-      new RegExp(`${failed} +failed +0 +1 +OrderPlaced`),
+      new RegExp(`${failed} +failed +0 +0 +1 +OrderPlaced`),
       new RegExp(`${paid} +settled`),
     ],
     json: {
@@ -44,7 +44,7 @@ test('workflows are listed by their state', async () => {
 
   expect(wrong).toMatchObject({
     code: 2,
-    stderr: expect.stringMatching(/--state must be one of running, waiting, failed.*, compensation-failed/),
+    stderr: expect.stringMatching(/--state must be one of running, waiting, parked, failed.*, compensation-failed/),
   })
   expect(kebab).toMatchObject({ code: 0 })
 })
@@ -74,7 +74,7 @@ test('workflows watch prints each activity once and in order, until the workflow
   })
 })
 
-test('workflows are signalled, retried and cancelled', async () => {
+test('workflows are signalled, retried, resumed, rejected and cancelled', async () => {
   await shop.shows(['workflows', 'signal', paid, 'OrderApproved', '{"by":"Ada"}'], {
     text: [`Signalled OrderApproved to workflow ${paid}.`],
     json: { correlationId: paid, type: 'OrderApproved' },
@@ -83,6 +83,13 @@ test('workflows are signalled, retried and cancelled', async () => {
   expect(retried.stdout).toMatch(
     `Requested a retry of 1 dead letter of workflow ${failed}. No runner has their handlers now`,
   )
+
+  const resumed = await shop.run(`workflows resume ${failed}`)
+  const unconfirmed = await shop.run(`workflows reject ${failed}`)
+  const rejected = await shop.run(`workflows reject ${failed} --yes --json`)
+  expect(resumed).toMatchObject({ code: 0, stdout: `Resumed 0 parked executions of workflow ${failed}.\n` })
+  expect(unconfirmed).toMatchObject({ code: 2, stderr: expect.stringContaining('dead-letter 0 parked executions') })
+  expect(JSON.parse(rejected.stdout)).toEqual({ correlationId: failed, rejected: [] })
 
   const unasked = await shop.run(`workflows cancel ${failed}`)
   const cancelled = await shop.run(['workflows', 'cancel', failed, '--reason', 'too dear', '--yes', '--json'])
@@ -93,7 +100,7 @@ test('workflows are signalled, retried and cancelled', async () => {
 
 test('handlers and schedules are listed', async () => {
   await shop.shows('workflows handlers', {
-    text: [/^HANDLER .*\npay +queued +active +0 +0 +0 +0 +OrderPlaced\n$/],
+    text: [/^HANDLER .*\npay +queued +active +0 +0 +0 +0 +0 +OrderPlaced\n$/],
     json: { items: [{ handler: 'pay', workers: 0 }] },
   })
   await shop.shows('workflows schedules', {

@@ -220,3 +220,17 @@ test('a misspelt type is refused by a store with schemas, and the nearest one is
   await append('OrderNoted')
   await store.streams.tombstone('order-1')
 })
+
+test('data and headers that the database would give back far larger than they were sent are refused', async () => {
+  const { store } = await openShop()
+  const weights = Array.from({ length: 4_000 }, () => 1e308)
+  const order = { type: 'OrderPlaced', data: { total: 1 } } as const
+
+  const heavy = store.events.append('order-1', { type: 'OrderPlaced', data: { total: 1, weights } as never })
+  await expect(heavy).rejects.toMatchObject({ code: 'invalid_event', path: 'data' })
+  const headed = store.events.append('order-1', { ...order, headers: { weights } })
+  await expect(headed).rejects.toMatchObject({ code: 'invalid_event', path: 'headers' })
+  const imported = store.events.import([{ stream: 'order-1', ...order, headers: { weights } }])
+  await expect(imported).rejects.toMatchObject({ code: 'invalid_event', path: 'headers' })
+  expect(await store.events.read('order-1').toArray()).toEqual([])
+})

@@ -8,7 +8,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { openStore, type Store } from '../../src/store.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { builtFileOf } from '../support/program.ts'
-import { onServer, openShop, placed } from '../support/shop.ts'
+import { onServer, openShop, placed, take } from '../support/shop.ts'
 
 const total = 200
 
@@ -57,7 +57,9 @@ test('pages that end by their bytes lose no event and repeat none', async () => 
   const typed = await store.events.readAll({ types: ['OrderNoted' as never], pageSize: 7 }).toArray()
   const forwards = await store.events.read('order-0').toArray()
   const backwards = await store.events.read('order-0', { direction: 'backwards' }).toArray()
+  const followed = await take(store.events.tail({ from: 'start' }), 36)
 
+  expect(followed.map(event => event.position)).toEqual(all.map(event => event.position))
   expect(all.map(event => event.position)).toEqual(Array.from({ length: 36 }, (_, n) => n + 1))
   expect(typed).toHaveLength(12)
   expect(forwards.map(event => event.version)).toEqual(Array.from({ length: 12 }, (_, n) => n + 1))

@@ -206,3 +206,44 @@ test('an invalid alias, and a category that would change, are refused', async ()
     })
   }
 })
+
+test('streams are listed by the beginning of their name, also within a category', async () => {
+  const { store } = await openShop()
+  for (const stream of ['order-1', 'order-12', 'order-2', 'return-1'])
+    await store.events.append(stream, { type: 'OrderPlaced', data: { total: 1 } })
+  const named = async (options: object): Promise<string[]> =>
+    (await store.streams.list(options)).items.map(({ stream }) => stream)
+
+  expect(await named({ prefix: 'order-1' })).toEqual(['order-1', 'order-12'])
+  expect(await named({ prefix: 'r' })).toEqual(['return-1'])
+  expect(await named({ prefix: 'order-1', category: 'order' })).toEqual(['order-1', 'order-12'])
+})
+
+test('the categories of streams are found without looking at every stream', async () => {
+  const { store } = await openShop()
+  const names = [
+    'order-1',
+    'order-2',
+    'order',
+    'ordering-1',
+    'return-1',
+    '01936f1c-5d0e-7c11-a4e2-51a6e3c0a001',
+    '-odd',
+  ]
+  for (const stream of names) await store.events.append(stream, { type: 'OrderPlaced', data: { total: 1 } })
+
+  const { items, isWhole } = await store.streams.categories()
+
+  expect(items.map(({ category }) => category)).toEqual(['order', 'ordering', 'return'])
+  expect(isWhole).toBe(true)
+})
+
+test('an alias is found only after it was resolved', async () => {
+  const { store } = await openShop()
+
+  const before = await store.streams.find('cart of Ada')
+  const stream = await store.streams.resolve('cart of Ada', { category: 'cart' })
+
+  expect(before).toBeUndefined()
+  expect(await store.streams.find('cart of Ada')).toBe(stream)
+})

@@ -101,6 +101,22 @@ test('an unfinished request times out', { timeout: 60_000 }, async () => {
   expect(answer).toContain('408 Request Timeout')
 })
 
+test('a hundred patient clients, with half a request or none, do not keep a probe out', async () => {
+  const { store } = await openShop()
+  const { port, url } = await store.server({ port: 0 })
+  const sockets = Array.from({ length: 120 }, (_, n) => {
+    const socket = connect(port, '127.0.0.1').on('error', () => {})
+    if (n % 2 === 0) socket.write('GET /health/live HTTP/1.1\r\nhost: localhost\r\nx-slow: ')
+    return socket
+  })
+  await Promise.all(sockets.map(socket => new Promise(resolve => socket.once('connect', resolve))))
+
+  const answers = await Promise.all([1, 2, 3].map(() => fetch(`${url}/health/live`)))
+
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200])
+  for (const socket of sockets) socket.destroy()
+})
+
 test('an invalid option is refused: a port in use, a token that no header can carry', async () => {
   const { store } = await openShop()
   const { port } = await store.server({ port: 0 })

@@ -6,7 +6,8 @@
  *
  * Like PgBouncer it does not know prepared statements, drops notifications that arrive while a connection is not lent,
  * refuses parameters of the start that it does not know, and has one SQLSTATE for all errors of its own. Unlike PgBouncer
- * it always lends the connection that was used longest ago, so that a client gets another one each time.
+ * it always lends the connection that was used longest ago, so that a client gets another one each time. A connection that
+ * breaks takes its client with it, and a client that goes away in the middle its connection; another one is made then.
  */
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
@@ -26,13 +27,17 @@ export interface Pooler extends AsyncDisposable {
   maxClients: number
   /** Number of clients refused because there were too many. */
   readonly refused: number
+  /** Breaks all its connections, and begins anew. */
+  restart(): void
 }
 
 export async function startPooler(target: string, options: PoolerOptions): Promise<Pooler> {
-  const backends = await Promise.all(Array.from({ length: options.size ?? 2 }, () => openBackend(target)))
-  const idle = [...backends]
+  const { size = 2 } = options
+  const backends = new Set<Backend>()
+  const idle: Backend[] = []
   const waiting: Client[] = []
   const clients = new Set<Client>()
+  let opening = 0
   let refused = 0
 
   const lend = (): void => {
@@ -40,6 +45,31 @@ export async function startPooler(target: string, options: PoolerOptions): Promi
       const client = waiting.shift()!
       if (!client.socket.destroyed) link(client, idle.shift()!)
     }
+    // Those that were lost meanwhile.
+    while (backends.size + opening < size && waiting.length > 0) void open()
+  }
+  const open = async (): Promise<void> => {
+    opening++
+    const backend = await openBackend(target).catch(() => undefined)
+    opening--
+    // The server is away: clients are refused, and come again.
+    if (backend === undefined) for (const { socket } of waiting.splice(0)) socket.destroy()
+    else {
+      backends.add(backend)
+      idle.push(backend)
+      backend.socket.on('close', () => lose(backend))
+      lend()
+    }
+  }
+  const lose = (backend: Backend): void => {
+    backends.delete(backend)
+    if (idle.includes(backend)) idle.splice(idle.indexOf(backend), 1)
+    for (const client of clients)
+      if (client.backend === backend) {
+        client.backend = undefined
+        client.socket.destroy()
+      }
+    lend()
   }
   const link = (client: Client, backend: Backend): void => {
     client.backend = backend
@@ -59,9 +89,10 @@ export async function startPooler(target: string, options: PoolerOptions): Promi
     if (problem !== undefined) refuse(client.socket, problem)
     if (backend === undefined) return
     backend.onMessage = () => {}
+    if (!backends.has(backend)) return
     if (problem === undefined) idle.push(backend)
     // Its transaction is rolled back, and its notices are dropped, before it is lent again.
-    else void reset(backend).then(() => idle.push(backend) && lend())
+    else void reset(backend).then(() => backends.has(backend) && idle.push(backend) && lend())
     lend()
   }
   const take = (client: Client, message: Buffer): void => {
@@ -70,13 +101,16 @@ export async function startPooler(target: string, options: PoolerOptions): Promi
     lend()
   }
 
+  await Promise.all(Array.from({ length: size }, open))
   const server = createServer(socket => {
     const client: Client = { socket, held: [], unanswered: 0, backend: undefined }
     clients.add(client)
+    socket.setNoDelay(true)
     socket.on('error', () => {})
     socket.on('close', () => {
       clients.delete(client)
-      if (client.backend !== undefined) release(client, 'client is gone')
+      // In the middle of its work: the rest of the answers has no reader.
+      client.backend?.socket.destroy()
     })
     let isStarted = false
     const read = messageReader()
@@ -103,9 +137,11 @@ export async function startPooler(target: string, options: PoolerOptions): Promi
     get refused() {
       return refused
     },
+    restart() {
+      for (const { socket } of [...clients, ...backends]) socket.destroy()
+    },
     async [Symbol.asyncDispose]() {
-      for (const { socket } of clients) socket.destroy()
-      for (const { socket } of backends) socket.destroy()
+      pooler.restart()
       server.close()
       await once(server, 'close')
     },
@@ -141,6 +177,7 @@ async function openBackend(target: string): Promise<Backend> {
   const socket = (client as unknown as { connection: { stream: Socket } }).connection.stream
   const backend: Backend = { socket, onMessage: () => {} }
   const read = messageReader()
+  socket.setNoDelay(true)
   socket.removeAllListeners('data')
   socket.on('data', chunk => {
     for (const message of read(chunk, () => true)) backend.onMessage(message, String.fromCharCode(message[0]!))

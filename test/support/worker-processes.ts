@@ -42,6 +42,7 @@ export async function openWorkerProcesses(
 ): Promise<WorkerProcesses> {
   const all: (WorkerProcess & { connections: Database })[] = []
   const alive: WorkerProcess[] = []
+  const killed: typeof all = []
   return {
     alive,
     async start() {
@@ -63,6 +64,11 @@ export async function openWorkerProcesses(
     kill(victim) {
       victim.database.pause()
       alive.splice(alive.indexOf(victim), 1)
+      killed.push(all.find(each => each.name === victim.name)!)
+      // By then the server would have noticed that the process is gone.
+      const [oldest] = killed.length > 10 ? killed.splice(0, 1) : []
+      oldest?.database.kill()
+      if (onServer) void oldest?.connections.close(0)
     },
     async [Symbol.asyncDispose]() {
       for (const each of all) if (!alive.some(({ name }) => name === each.name)) each.database.kill()

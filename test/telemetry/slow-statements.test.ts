@@ -66,6 +66,29 @@ test('RB-43: on request the plan is logged, made with the values of the statemen
   expect(explained.every(({ plan }) => /\(cost=.*rows=.*width=/.test(plan!))).toBe(true)
 })
 
+test('no value of a statement is in its plan, nor in the reason why there is none', async () => {
+  const { reported, logger } = recordingLogger()
+  const database = watchStatements(
+    await openDatabase(),
+    { telemetry: openTelemetry(logger), schema: 'shop' },
+    { slowStatementMs: 0, explainSlow: true },
+  )
+  const card = "4111's\n1111"
+
+  await database.run(sql`/* test.texts */
+    select relname
+    from pg_class
+    where relname = ${card}::text
+      and relpages > ${417_111}::integer
+      and relname = any(${[card, 'other-417111']}::text[])`)
+  await waitUntil(() => reported.length === 1)
+  await database.run(sql`/* test.refused */ select ${'417111 is not a number'}::text::integer`).catch(() => {})
+  await waitUntil(() => reported.length === 2)
+
+  expect(reported[0]!.plan).toContain('(cost=')
+  expect(JSON.stringify(reported.map(({ plan }) => plan))).not.toMatch(/4111|1111|417111/)
+})
+
 test('a plan runs nothing: a slow write is explained after it has run, and runs once', async () => {
   const { reported, logger } = recordingLogger()
   const { store, query, named } = await openShop({ logger, slowStatementMs: 0, explainSlow: true })

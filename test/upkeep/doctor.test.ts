@@ -24,7 +24,8 @@ test('a healthy store is reported as healthy, with the list of checks', async ()
   expect(isHealthy).toBe(findings.every(({ level }) => level !== 'error'))
   const all = [...new Set(findings.map(finding => finding.check))]
   expect(all).toEqual([
-    ...['schema', 'server.version', 'server.durability', 'server.connections', 'server.settings', 'server.wake_ups'],
+    ...['schema', 'server.version', 'server.durability', 'server.tls', 'server.connections'],
+    ...['server.settings', 'server.wake_ups'],
     ...['transactions.old', 'transactions.prepared', 'transactions.slots', 'log.held_back', 'tables.dead_rows'],
     ...['tables.age'],
     ...['consumers.stopped', 'consumers.lag', 'consumers.checkpoints', 'consumers.orphaned', 'consumers.leases'],

@@ -38,8 +38,8 @@ test('waiting executions of a cancelled workflow are removed, whatever their sta
   await shop.query(`update ~workflow_executions set state = correlation_id`)
   await shop.query(`insert into ~workflow_steps (execution, track, ordinal, kind, name, state, at)
     select id, 1, 1, 'wait', 'OrderPaid', 'waiting', now() from ~workflow_executions`)
-  await shop.query(`insert into ~workflow_waits (execution, kind, name, ordinal, since, correlation_id, type)
-    select id, 'wait', 'OrderPaid', 1, 0, correlation_id, 'OrderPaid' from ~workflow_executions`)
+  await shop.query(`insert into ~workflow_waits (execution, kind, name, ordinal, position, since, correlation_id, type)
+    select id, 'wait', 'OrderPaid', 1, position, 0, correlation_id, 'OrderPaid' from ~workflow_executions`)
 
   for (const state of states) {
     const status = await flows.get(state).cancel({ reason: 'sold out' })
@@ -193,7 +193,7 @@ test('a workflow that has ended, or is unknown, has nothing to cancel', async ()
   await flow.waitUntilSettled()
 
   expect(over).toMatchObject({ state: 'settled', reason: undefined })
-  expect(unknown).toMatchObject({ state: 'settled', pending: 0 })
+  expect(unknown).toMatchObject({ state: 'unknown', pending: 0 })
   expect(seen).toEqual([1, 2])
   expect(await shop.query(`select * from ~workflows where correlation_id = 'nobody'`)).toEqual([])
 })

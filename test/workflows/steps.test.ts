@@ -315,6 +315,7 @@ test.each([
   ['a function', () => () => 1, 'result is a function'],
   ['a big number', () => ({ n: 1n }), 'result.n is a BigInt'],
   ['too much', () => 'x'.repeat(2_000), 'takes more than 1000 bytes'],
+  ['numbers that the database writes out', () => [1e308, 1e308, 1e308, 1e308], 'takes more than 1000 bytes'],
 ])('a result that cannot be stored ends the execution: %s', async (_what, run, said) => {
   const { store } = await openShop({ maxEventBytes: 1_000 })
   const flows = store.workflows

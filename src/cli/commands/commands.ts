@@ -16,6 +16,10 @@ const commands: Commands = {
     'Run everything that the configuration defines, for development, with a live view of events',
     async () => (await import('./dev/dev.ts')).dev,
   ),
+  console: command(
+    'Serve the console, to look at the store in a browser',
+    async () => (await import('./console.ts')).console,
+  ),
   status: command('Show the state of the store at a glance', async () => (await import('./status.ts')).status),
   run: command(
     'Run everything that the configuration defines, until Ctrl-C',
@@ -49,6 +53,7 @@ const commands: Commands = {
     'Runners, which run consumers and handlers, in all processes',
     async () => (await import('./runners.ts')).runners,
   ),
+  audit: noun('The audit: what operators did', async () => (await import('./audit.ts')).audit),
   schema: noun('The database schema of the store', async () => (await import('./schema.ts')).schema),
   health: noun('Health checks for probes', async () => (await import('./schema.ts')).health),
   tenants: noun('The tenants of a store that has tenants', async () => (await import('./tenants.ts')).tenants),

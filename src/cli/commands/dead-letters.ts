@@ -74,6 +74,20 @@ const list = listCommand({
   ],
 })
 
+const groups = listCommand({
+  description: 'Numbers and ids in messages are ignored. The latest 10000 failures are grouped.',
+  options: pageOptions,
+  examples: ['rillflow dead-letters groups', 'rillflow dead-letters groups --json'],
+  empty: 'There are no open dead letters.',
+  list: (store, given) => store.deadLetters.groups(given),
+  columns: ({ now }) => [
+    { title: 'OWNER', of: ownerName, paint: (_, colour) => colour.cyan },
+    { title: 'COUNT', of: each => digits(each.count), right: true },
+    { title: 'LAST', of: ({ lastFailedAt }) => ago(lastFailedAt, now), paint: (_, colour) => colour.dim },
+    { title: 'ERROR', of: ({ latestError }) => latestError.message, cut: true },
+  ],
+})
+
 const stats = listCommand({
   options: pageOptions,
   examples: ['rillflow dead-letters stats'],
@@ -197,6 +211,7 @@ const deleteDeadLetter = defineCommand({
 
 export const deadLetters: Commands = defineVerbs({
   list: ['Show dead letters by consumer and handler', list],
+  groups: ['Show failures that are alike together, the largest group first', groups],
   stats: ['Count the dead letters in each state', stats],
   show: ['Show one dead letter with its event and its errors', show],
   retry: ['Request a retry of one dead letter, or of all that match', retry],

@@ -15,7 +15,7 @@ import type { Documents } from '../../documents/documents.ts'
 import { DocumentNotFound } from '../../documents/errors.ts'
 import type { Query } from '../../documents/query/query.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs, type Opened } from '../command.ts'
-import { pageOptions, printPage } from '../list-command.ts'
+import { listCommand, pageOptions, printPage } from '../list-command.ts'
 import { ago, duration } from '../output/amount.ts'
 import { type Style, toJson } from '../output/output.ts'
 import { type Column, fields, table } from '../output/table.ts'
@@ -83,6 +83,20 @@ const put = defineCommand({
     const version = await documents.put(id, data as Record<string, unknown>, { expected, userId: user })
     out.print({ collection, id, version }, () => `Put ${collection}/${id}, version ${version}.`)
   },
+})
+
+const collections = listCommand({
+  description: 'The number of documents is the estimate of the server.',
+  options: pageOptions,
+  examples: ['rillflow documents collections'],
+  empty: 'There are no collections.',
+  list: (store, given) => store.documents.list(given),
+  columns: () => [
+    { title: 'COLLECTION', of: ({ name }) => name, paint: (_, colour) => colour.cyan },
+    { title: 'DOCUMENTS', of: ({ estimate }) => (estimate === undefined ? '' : `~${estimate}`), right: true },
+    { title: 'BYTES', of: ({ bytes }) => String(bytes), right: true },
+    { title: 'INDEXES', of: ({ indexes }) => indexes.join(', '), cut: true },
+  ],
 })
 
 const query = defineCommand({
@@ -163,6 +177,7 @@ const explain = defineCommand({
 })
 
 export const documents: Commands = defineVerbs({
+  collections: ['Show the collections of the store', collections],
   get: ['Show one document', get],
   put: ['Create or replace a document', put],
   query: ['Show the documents that match a filter', query],

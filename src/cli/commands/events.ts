@@ -1,7 +1,8 @@
 /**
  * `rillflow events`: reads the log, appends to it, and carries events out and in as NDJSON.
  *
- *     tail · show                     the latest events, or one event in full
+ *     tail · list · show              the latest events, pages of them, or one event in full
+ *     why                             what each consumer and handler does about an event
  *     append                          one event to one stream
  *     export ──► NDJSON ──► import    one event a line; positions and versions are assigned again by the import
  *
@@ -15,7 +16,10 @@ import { createInterface } from 'node:readline'
 import { pipeline } from 'node:stream/promises'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { ImportedEvent } from '../../events/import/import.ts'
+import { ExportExists } from '../../transfer/export/errors.ts'
+import type { Explanation } from '../../upkeep/explain/explain.ts'
 import { type Commands, defineCommand, defineVerbs } from '../command.ts'
+import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, clockTime, count, digits } from '../output/amount.ts'
 import { type Style, toJson } from '../output/output.ts'
 import { cutMiddle, cutTo, fields } from '../output/table.ts'
@@ -80,6 +84,57 @@ async function readLatest(
   }
 }
 
+const list = listCommand({
+  description: 'A page costs about the same wherever it is, and however rare its events are.',
+  options: {
+    ...eventFilterOptions,
+    correlationId: { kind: 'text', value: 'ID', summary: 'Only events of this workflow' },
+    user: { kind: 'text', value: 'USER', summary: 'Only events of this user' },
+    since: { kind: 'time', value: 'TIME', summary: 'Only events after this: a time, or an age such as 15m, 2h, 7d' },
+    until: { kind: 'time', value: 'TIME', summary: 'Only events before this' },
+    oldest: { kind: 'flag', summary: 'Show the oldest first' },
+    ...pageOptions,
+  },
+  examples: ['rillflow events list --type OrderPlaced --since 1h', 'rillflow events list --user ada --json'],
+  empty: 'There are no such events.',
+  list: (store, { type, stream, category, user, oldest, ...rest }) =>
+    store.events.list({
+      ...rest,
+      ...eventFilter({ type, stream, category }),
+      userId: user,
+      order: oldest ? 'oldest' : 'newest',
+    }),
+  columns: ({ now }) => [
+    { title: 'POSITION', of: ({ position }) => String(position), right: true },
+    { title: 'TYPE', of: ({ type }) => type, paint: (_, colour) => colour.cyan },
+    { title: 'STREAM', of: ({ stream, version }) => `${stream}@${version}` },
+    { title: 'AGE', of: ({ createdAt }) => ago(createdAt, now), paint: (_, colour) => colour.dim },
+    { title: 'DATA', of: ({ data }) => toJson(data), cut: true },
+  ],
+})
+
+const why = defineCommand({
+  description: 'Each consumer and handler that could want the event is listed, with the line that mends it.',
+  arguments: [{ name: 'event', summary: 'The id of the event' }],
+  examples: ['rillflow events why 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
+  async run({ out, open, arguments: { event: id } }) {
+    const { store } = await open()
+    const found = await store.explain(id)
+    if (found === undefined) throw new NothingFound({ what: 'event', given: id, hint: 'rillflow events list' })
+    out.print(found, style => explanationText(style, found))
+  },
+})
+
+/** A line for each verdict, and below it the line that mends it. */
+export function explanationText({ colour }: Style, { verdicts, isDone }: Explanation): string {
+  const paints = { blocked: colour.red, waiting: colour.yellow, done: colour.green, none: colour.dim }
+  const lines = verdicts.flatMap(({ name, state, message, fix }) => [
+    `${paints[state](state.padEnd(8))} ${colour.cyan(name ?? 'log')}: ${message}`,
+    ...(fix === undefined ? [] : [`${' '.repeat(9)}${fix}`]),
+  ])
+  return [...lines, isDone ? 'Nothing is left to do.' : 'It is not done yet.'].join('\n')
+}
+
 const show = defineCommand({
   arguments: [{ name: 'event', summary: 'The id of the event' }],
   examples: ['rillflow events show 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
@@ -140,7 +195,11 @@ const exportEvents = defineCommand({
   description:
     'Writes one event a line, in the form that `events import` reads, up to the end of the log when the export begins.',
   options: {
-    output: { kind: 'text', value: 'FILE', summary: 'The file to write. Default, and for -: stdout' },
+    output: {
+      kind: 'text',
+      value: 'FILE',
+      summary: 'The file to write, which must not exist. Default, and for -: stdout',
+    },
     after: { kind: 'position', value: 'POSITION', summary: 'Only events after this position' },
     to: { kind: 'position', value: 'POSITION', summary: 'Only events up to this position' },
     ...eventFilterOptions,
@@ -165,8 +224,12 @@ const exportEvents = defineCommand({
         bar.update(event.position - after, to - after, 'position')
       }
     }
-    const target = file === undefined ? process.stdout : createWriteStream(file)
-    await pipeline(lines, target, { end: file !== undefined }).finally(() => bar.end())
+    const target = file === undefined ? process.stdout : createWriteStream(file, { flags: 'wx' })
+    await pipeline(lines, target, { end: file !== undefined })
+      .catch((error: NodeJS.ErrnoException) => {
+        throw error.code === 'EEXIST' ? new ExportExists({ output: file! }, error) : error
+      })
+      .finally(() => bar.end())
     if (file === undefined) out.note(`Exported ${count(events, 'event')}.`)
     else out.print({ events, output: file }, () => `Exported ${count(events, 'event')} to ${file}.`)
   },
@@ -251,7 +314,9 @@ function parseEvent(line: string, where: string): ImportedEvent {
 
 export const events: Commands = defineVerbs({
   tail: ['Show the latest events, and new ones as they are appended', tail],
+  list: ['Show events, the newest first, a page at a time', list],
   show: ['Show one event in full', show],
+  why: ['Show why an event is not processed yet', why],
   append: ['Append an event to a stream', append],
   export: ['Write events as NDJSON', exportEvents],
   import: ['Load events from NDJSON', importEvents],

@@ -20,8 +20,8 @@ import type { RunnableKind } from '../../consumers/runners/runnable.ts'
 import type { Runner } from '../../consumers/runners/runner.ts'
 import { onAbort, sleep, throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { isLoopback } from '../../server/access.ts'
-import type { StoreServer } from '../../server/server.ts'
+import { isLoopback } from '../../server/access/loopback.ts'
+import type { ServerOptions, StoreServer } from '../../server/server.ts'
 import type { Store, TenantedStore } from '../../store.ts'
 import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
 import { type Command, defineCommand, type ExitCode, type Invocation, type OpenedTenancy } from '../command.ts'
@@ -72,7 +72,7 @@ export const healthOptions = {
     value: 'TOKEN',
     env: 'RILLFLOW_TOKEN',
     summary:
-      'The token that /metrics requires, needed if other machines can reach it; prefer the variable, because other users of this machine can see an option',
+      'The token that /metrics and the console require, needed if other machines can reach it; prefer the variable, because other users of this machine can see an option',
   },
 } as const
 
@@ -272,31 +272,34 @@ export interface Address {
   readonly token: string | undefined
 }
 
-export function parseAddress({
-  healthBind,
-  token,
-}: {
-  readonly healthBind: string | undefined
-  readonly token: string | undefined
-}): Address | undefined {
+export function parseAddress(
+  { healthBind, token }: { readonly healthBind: string | undefined; readonly token: string | undefined },
+  option = '--health-bind',
+): Address | undefined {
   if (healthBind === undefined) return undefined
   const [, ipv6, name, digits] = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(healthBind) ?? []
   const [host, port] = [ipv6 ?? name, Number(digits)]
   if (host === undefined || !(port <= 65_535))
     throw new WrongUsage({
-      reason: `--health-bind must be HOST:PORT, not ${JSON.stringify(healthBind)}`,
-      hint: '--health-bind 127.0.0.1:9464',
+      reason: `${option} must be HOST:PORT, not ${JSON.stringify(healthBind)}`,
+      hint: `${option} 127.0.0.1:9464`,
     })
   if (token === undefined && !isLoopback(host))
     throw new WrongUsage({
-      reason: `--health-bind ${healthBind} can be reached from other machines, so /metrics needs a token`,
+      reason: `${option} ${healthBind} can be reached from other machines, so /metrics needs a token`,
       hint: '--token TOKEN, or RILLFLOW_TOKEN in the environment',
     })
   return { host, port, token }
 }
 
-export async function startHealth(store: Store, address: Address, out: Output): Promise<StoreServer> {
-  const server = await store.server(address)
+export async function startHealth(
+  store: Store,
+  address: Address,
+  out: Output,
+  options: Pick<ServerOptions, 'console'> = {},
+): Promise<StoreServer> {
+  const server = await store.server({ ...address, ...options })
+  if (options.console !== undefined && options.console !== false) out.note(`Console: ${server.url}`)
   out.note(`Health and metrics: ${server.url}/health/ready, ${server.url}/metrics`)
   return server
 }

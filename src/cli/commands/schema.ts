@@ -4,14 +4,16 @@
  *     plan       the statements that a sync would run
  *     sync       run them
  *     check      compare the schema with what this version needs; also `rillflow health schema`, for probes
+ *     roles      the SQL for three roles; no store is opened
  *     down       drop the schema
  *
- * All of them open the store without a migration, so that they see the schema as it is.
+ * The others open the store without a migration, so that they see the schema as it is.
  *
  * What can fail: a check that finds problems exits with 3, or with 4 if the schema is newer than this version.
  */
 import { isRillflowError } from '../../core/errors.ts'
 import type { CheckResult } from '../../schema/check.ts'
+import { roleStatements } from '../../schema/roles.ts'
 import type { Store } from '../../store.ts'
 import { type Commands, defineCommand, defineVerbs, type ExitCode, type Invocation } from '../command.ts'
 import { allTenantsOption, forEachStore, resultsAsJson } from '../every-tenant.ts'
@@ -109,10 +111,29 @@ const down = defineCommand({
   },
 })
 
+const roles = defineCommand({
+  description:
+    'Changes nothing and needs no database. The owner syncs and rebuilds, the writer is for programs and operators, the reader only reads. Let an administrator of the server run the statements, then grant each role to the roles that programs log in with. Running them again changes nothing.',
+  options: {
+    owner: { kind: 'text', value: 'ROLE', summary: 'The name of the role of deployments, if it is not SCHEMA_owner' },
+    writer: { kind: 'text', value: 'ROLE', summary: 'The name of the role of programs, if it is not SCHEMA_writer' },
+    reader: { kind: 'text', value: 'ROLE', summary: 'The name of the role of readers, if it is not SCHEMA_reader' },
+  },
+  examples: ['rillflow schema roles > roles.sql', 'rillflow schema roles --schema shop --reader reports'],
+  async run({ out, location, config, options }) {
+    const given = (await config())?.config
+    const tenant = location.tenant === undefined ? undefined : `${given?.tenantPrefix ?? 'tenant_'}${location.tenant}`
+    const schema = tenant ?? location.schema ?? given?.schema ?? 'rillflow'
+    const statements = roleStatements(schema, options)
+    out.print({ schema, statements }, () => `${statements.join(';\n\n')};`)
+  },
+})
+
 export const schema: Commands = defineVerbs({
   plan: ['Show the steps of the next sync', plan],
   sync: ['Bring the schema up to date', sync],
   check: ['Look for differences from the expected schema', check],
+  roles: ['Print the SQL for three roles: owner, writer and reader', roles],
   down: ['Drop the schema and everything in it', down],
 })
 

@@ -1,7 +1,7 @@
 /**
  * `rillflow streams`: the streams of events.
  *
- *     look        list · show · resolve          an alias is resolved to its stream
+ *     look        list · categories · show · resolve     an alias is resolved to its stream
  *     control     archive · restore              an archived stream refuses appends, and reads skip it
  *
  * What can fail: a stream that does not exist; `show` suggests the nearest name.
@@ -21,6 +21,7 @@ const stream = { name: 'stream', summary: 'The name of the stream' } as const sa
 const list = listCommand({
   options: {
     category: { kind: 'text', value: 'CATEGORY', summary: 'Only streams whose name begins with this and a "-"' },
+    prefix: { kind: 'text', value: 'PREFIX', summary: 'Only streams whose name begins with this' },
     state: {
       kind: 'text',
       choices: ['open', 'archived', 'all'],
@@ -32,13 +33,24 @@ const list = listCommand({
   },
   examples: ['rillflow streams list --category order', 'rillflow streams list --state archived --json'],
   empty: 'There are no streams.',
-  list: (store, { category, state, after, limit }) => store.streams.list({ category, state, after, limit }),
+  list: (store, given) => store.streams.list(given),
   columns: ({ now }) => [
     { title: 'STREAM', of: each => each.stream, cut: true, paint: (_, colour) => colour.cyan },
     { title: 'VERSION', of: ({ version }) => digits(version), right: true },
     { title: 'POSITION', of: ({ lastPosition }) => String(lastPosition), right: true },
     { title: 'STATE', of: ({ state }) => state },
     { title: 'LAST EVENT', of: ({ lastEventAt }) => ago(lastEventAt, now), paint: (_, colour) => colour.dim },
+  ],
+})
+
+const categories = listCommand({
+  description: 'At most 500 names are looked at. Streams that are named by a bare UUID have no category.',
+  examples: ['rillflow streams categories'],
+  empty: 'There are no streams.',
+  list: async store => ({ items: (await store.streams.categories()).items, next: undefined }),
+  columns: () => [
+    { title: 'CATEGORY', of: ({ category }) => category, paint: (_, colour) => colour.cyan },
+    { title: 'FIRST STREAM', of: ({ first }) => first, cut: true },
   ],
 })
 
@@ -122,6 +134,7 @@ const restore = defineCommand({
 
 export const streams: Commands = defineVerbs({
   list: ['Show streams by name', list],
+  categories: ['Show the categories that streams have', categories],
   show: ['Show a stream and its events', show],
   resolve: ['Show the stream that an alias stands for', resolve],
   archive: ['Archive a stream, so that it refuses appends', archive],

@@ -170,7 +170,7 @@ const exportTenant = defineCommand({
 
 const importTenant = defineCommand({
   description:
-    'From an export: INPUT is its folder, and the tenant must not exist or must be empty. From a schema: INPUT is the name of the new tenant, and the module of --select selects streams and documents. Its default export is { stream, collections, document }, or a function that returns this for the name of the tenant. The source is only read. An import that was interrupted is resumed by the next call.',
+    'From an export: INPUT is its folder, and the tenant must not exist or must be empty; its tables are checked, its rows are trusted. From a schema: INPUT is the name of the new tenant, and the module of --select selects streams and documents. Its default export is { stream, collections, document }, or a function that returns this for the name of the tenant. The source is only read. An import that was interrupted is resumed by the next call.',
   arguments: [{ name: 'input', summary: 'The folder of an export; with --from-schema the name of the new tenant' }],
   options: {
     as: { kind: 'text', value: 'NAME', summary: 'From an export: another name for the new tenant' },

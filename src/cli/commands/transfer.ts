@@ -44,7 +44,7 @@ export const exportStore: Command = defineCommand({
 
 export const importStore: Command = defineCommand({
   description:
-    'The store must be empty or not exist. Every checksum is checked first; then everything is imported, or nothing. An export contains SQL that is run, so import only exports that you trust as much as a database dump. `events import` loads events from any source.',
+    'The store must be empty or not exist. Every checksum is checked first; then everything is imported, or nothing. The tables in it are checked: no SQL runs that an export does not write. Its rows are trusted, so import only data that you would let its author write into the store. `events import` loads events from any source.',
   arguments: [{ name: 'input', summary: 'The folder that `rillflow export` wrote' }],
   examples: ['rillflow import ./shop-2026 --url postgres://localhost/shop'],
   async run({ out, open, arguments: { input }, signal }) {

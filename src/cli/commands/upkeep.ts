@@ -76,6 +76,7 @@ function upkeepText(style: Style, report: UpkeepReport): string {
     'idempotency keys': digits(report.idempotencyKeys),
     'dead letters': digits(report.deadLetters),
     attempts: digits(report.attempts),
+    audit: digits(report.audit),
     history: digits(report.history),
     'archived events': `${digits(archivedEvents)} of ${count(archivedStreams, 'stream')}`,
     'slowest consumer': slowest === undefined ? undefined : `${slowest.name} at position ${slowest.position}`,

@@ -39,7 +39,8 @@ export const verifyServer: Command = defineCommand({
         return result.isRight ? 0 : 3
       }
       const ms = minutes * minuteMs
-      const onProgress = (passedMs: number): void => bar.update(Math.min(passedMs, ms) / 1000, ms / 1000, 'second')
+      const onProgress = (passedMs: number): void =>
+        bar.update(Math.round(Math.min(passedMs, ms) / 1000), ms / 1000, 'second')
       const verdict = await verify({ ...server, ms, onProgress })
       bar.end()
       out.print(verdict, style => verdictText(style, verdict))

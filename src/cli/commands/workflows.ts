@@ -21,6 +21,7 @@ import { type Output, type Style, toJson } from '../output/output.ts'
 import { paintState } from '../output/state.ts'
 import { type Column, fields, table } from '../output/table.ts'
 import { NothingFound } from '../report-error.ts'
+import { explanationText } from './events.ts'
 
 const workflow = { name: 'workflow', summary: 'The correlation id of the workflow' } as const satisfies Argument
 const type = { name: 'type', summary: 'The type of the event' } as const satisfies Argument
@@ -364,9 +365,49 @@ function handlerState({ pausedAt, retiredAt, isBackfilling }: HandlerDescription
   return isBackfilling ? 'catching up' : 'active'
 }
 
+const executions = listCommand({
+  options: {
+    handler: { kind: 'text', value: 'HANDLER', summary: 'Only executions of this handler', completes: 'handler' },
+    state: {
+      kind: 'text',
+      choices: ['ready', 'running', 'delayed', 'suspended', 'blocked', 'held', 'unkeyed', 'parked', 'stopping'],
+      value: 'STATE',
+      summary: 'Only executions in this state',
+    },
+    workflow: { kind: 'text', value: 'WORKFLOW', summary: 'Only executions of this workflow' },
+    ...pageOptions,
+  },
+  examples: ['rillflow workflows executions --state delayed', 'rillflow workflows executions --handler charge --json'],
+  empty: 'There are no open executions.',
+  list: (store, { workflow: correlationId, ...given }) => store.workflows.executions.list({ ...given, correlationId }),
+  columns: ({ now }) => [
+    { title: 'EXECUTION', of: ({ executionId }) => executionId },
+    { title: 'HANDLER', of: ({ handler }) => handler, paint: (_, colour) => colour.cyan },
+    { title: 'STATE', of: ({ state }) => state },
+    { title: 'ATTEMPT', of: ({ attempt }) => attempt, right: true },
+    { title: 'QUEUED', of: ({ queuedAt }) => ago(queuedAt, now), paint: (_, colour) => colour.dim },
+    { title: 'DUE', of: ({ dueAt }) => dueAt?.toISOString() },
+    { title: 'WORKFLOW', of: ({ correlationId }) => correlationId, cut: true },
+  ],
+})
+
+const why = defineCommand({
+  description: 'Each execution that is open is listed with what it waits for, and each dead letter.',
+  arguments: [workflow],
+  examples: ['rillflow workflows why 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
+  async run({ out, open, arguments: { workflow } }) {
+    const { store } = await open()
+    await loadStatus(store, workflow)
+    const found = (await store.explain({ workflow }))!
+    out.print(found, style => explanationText(style, found))
+  },
+})
+
 export const workflows: Commands = defineVerbs({
   list: ['Show workflows, the newest first', list],
   show: ['Show the state of a workflow and its attempts', show],
+  why: ['Show why a workflow is not settled', why],
+  executions: ['Show the executions that are open', executions],
   tree: ['Show the events and handlers of a workflow as a tree', tree],
   watch: ['Show the activity of handlers as it happens', watch],
   publish: ['Publish an event that begins a workflow', publish],

@@ -9,7 +9,9 @@
  * Guarantees:
  * - A text is made only if it is printed: it is a function of the style.
  * - Colours, symbols and the width come from the terminal. Piped output has no colours and is never cut.
+ * - Control characters in names and data never reach the terminal: they are shown as escapes.
  */
+import { escapeControls, escapeInJson } from '../../core/printable.ts'
 import type { Logger } from '../../telemetry/telemetry.ts'
 import { type Progress, progressFor } from './progress.ts'
 
@@ -41,22 +43,28 @@ export function openOutput({ stdout, stderr, env, isJson, color }: OutputOptions
   return {
     isJson,
     print(value, text) {
-      const shown = isJson ? toJson(value, 2) : text(styleOf(stdout))
+      const shown = isJson ? toJson(value, 2) : printable(text(styleOf(stdout)))
       if (shown !== '') stdout.write(`${shown}\n`)
     },
     line(value, text) {
-      stdout.write(`${isJson ? toJson(value) : text(styleOf(stdout))}\n`)
+      stdout.write(`${isJson ? toJson(value) : printable(text(styleOf(stdout)))}\n`)
     },
     note(text) {
-      if (!isJson) stderr.write(`${typeof text === 'string' ? text : text(styleOf(stderr))}\n`)
+      if (!isJson) stderr.write(`${printable(typeof text === 'string' ? text : text(styleOf(stderr)))}\n`)
     },
     progress: title => progressFor(stderr, styleOf(stderr), { title, isSilent: isJson }),
   }
 }
 
-/** JSON as commands print it: without `indent` in one line. */
+/** JSON as commands print it: without `indent` in one line. Characters that a terminal obeys are escapes in it. */
 export function toJson(value: unknown, indent?: number): string {
-  return JSON.stringify(value, undefined, indent)
+  const text = JSON.stringify(value, undefined, indent) as string | undefined
+  return (text === undefined ? text : escapeInJson(text)) as string
+}
+
+/** The text without control characters, other than the colours of `Colours`. */
+export function printable(text: string): string {
+  return escapeControls(text, ownColours)
 }
 
 /** A logger for a store that runs something: it prints warnings and errors as notes. */
@@ -131,6 +139,9 @@ const escaped =
   (on: number, off: number) =>
   (text: string): string =>
     text === '' ? '' : `\u001b[${on}m${text}\u001b[${off}m`
+
+/** The sequences that `Colours` writes. */
+const ownColours: ReadonlySet<string> = new Set([1, 2, 22, 31, 32, 33, 36, 39].map(code => `\u001b[${code}m`))
 
 const coloured: Colours = {
   bold: escaped(1, 22),

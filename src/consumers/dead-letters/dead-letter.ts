@@ -6,8 +6,8 @@
 import { InvalidOption } from '../../core/errors.ts'
 import { camelCase, snakeCase } from '../../core/name.ts'
 import { checkWhole, describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
-import { sql } from '../../database/sql.ts'
+import { decodeCursor, encodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
+import { type Fragment, fragment, numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { rawEventOfRow } from '../../events/read/rows.ts'
@@ -92,38 +92,102 @@ export const filterNames: readonly string[] = optionNames<DeadLetterFilter>({
 export interface ListDeadLettersOptions extends DeadLetterFilter, PageOptions {
   /** Default: all. */
   state?: DeadLetterState | undefined
+  /** Default 'owner': by owner and position. 'newest': the latest failure first. */
+  order?: 'owner' | 'newest' | undefined
 }
 
 /** By owner, then by position. */
 export async function listDeadLetters(log: Log, options: ListDeadLettersOptions): Promise<Page<DeadLetter>> {
-  refuseUnknownOptions('store.deadLetters.list', options, ['state', ...filterNames, ...pageOptionNames])
-  const { state = null, type = null, stream = null, limit = 100, after } = options
-  const { correlationId = null, fingerprint = null } = options
-  const reason = options.reason === undefined ? null : snakeCase(options.reason)
+  refuseUnknownOptions('store.deadLetters.list', options, ['state', 'order', ...filterNames, ...pageOptionNames])
+  const { state, limit = 100, after, order = 'owner' } = options
   checkWhole('limit', limit, 1, maxPage)
-  const since = checkTime(options.since)
-  checkState(options.state)
+  checkState(state)
+  if (order === 'newest') return listNewest(log, options, limit)
+  if (order !== 'owner')
+    throw new InvalidOption({
+      option: 'order',
+      reason: `The option "order" is ${describe(order)}. It must be 'owner' or 'newest'.`,
+    })
   const [consumer, position] = after === undefined ? ['', -1] : (decodeCursor(after, 2) as [string, number])
   const owners = options.of === undefined ? null : await rowsOf(log, options.of)
   const rows = await log.database.run<DeadLetterRow>(sql`/* dead_letters.list */
-    select consumer, event_id, position, stream, version, type, state, attempts, first_failed_at, last_failed_at,
-      retry_at, note, reason, fingerprint, correlation_id, execution, jsonb_build_array(errors -> -1) as errors,
-      '[]'::jsonb as history, null::jsonb as edited
-    from ${consumerNames(log).dead_letters}
-    where (${owners}::text[] is null or consumer = any(${owners}::text[]))
-      and (${state}::text is null or state = ${state}::text)
-      and (${type}::text is null or type = ${type}::text)
-      and (${stream}::text is null or stream = ${stream}::text)
-      and (${correlationId}::text is null or correlation_id = ${correlationId}::text)
-      and (${reason}::text is null or reason = ${reason}::text)
-      and (${fingerprint}::text is null or fingerprint = ${fingerprint}::text)
-      and (${since}::timestamptz is null or last_failed_at >= ${since}::timestamptz)
-      and (consumer, position) > (${consumer}::text, ${position}::bigint)
-    order by consumer, position
+    select ${listedColumns}
+    from ${consumerNames(log).dead_letters} as d
+    where ${state === undefined ? fragment`true` : fragment`d.state = ${state}::text`}
+      and ${matches(options, owners)}
+      and (d.consumer, d.position) > (${consumer}::text, ${position}::bigint)
+    order by d.consumer, d.position
     limit ${limit + 1}::integer`)
   const { items, next } = pageOf(rows, limit, last => [last.consumer, last.position])
   return { items: items.map(deadLetterOf), next }
 }
+
+const listedColumns = fragment`d.consumer, d.event_id, d.position, d.stream, d.version, d.type, d.state, d.attempts,
+      d.first_failed_at, d.last_failed_at, d.retry_at, d.note, d.reason, d.fingerprint, d.correlation_id, d.execution,
+      jsonb_build_array(d.errors -> -1) as errors, '[]'::jsonb as history, null::jsonb as edited`
+
+/** Whether a dead letter `d` meets the filter. */
+export function matches(filter: Omit<DeadLetterFilter, 'of'>, owners: readonly string[] | null): Fragment {
+  const { type = null, stream = null, correlationId = null, fingerprint = null } = filter
+  const reason = filter.reason === undefined ? null : snakeCase(filter.reason)
+  const since = checkTime(filter.since)
+  return fragment`(${owners}::text[] is null or d.consumer = any(${owners}::text[]))
+      and (${type}::text is null or d.type = ${type}::text)
+      and (${stream}::text is null or d.stream = ${stream}::text)
+      and (${correlationId}::text is null or d.correlation_id = ${correlationId}::text)
+      and (${reason}::text is null or d.reason = ${reason}::text)
+      and (${fingerprint}::text is null or d.fingerprint = ${fingerprint}::text)
+      and (${since}::timestamptz is null or d.last_failed_at >= ${since}::timestamptz)`
+}
+
+/**
+ * The latest failure first. Of each state the next 10 000 are looked at: if few of them match, the page is short and its
+ * `next` continues behind them.
+ */
+async function listNewest(log: Log, options: ListDeadLettersOptions, limit: number): Promise<Page<DeadLetter>> {
+  const wanted = options.state === undefined ? states : [options.state]
+  const owners = options.of === undefined ? null : await rowsOf(log, options.of)
+  const [failedAt, position] =
+    options.after === undefined ? ['infinity', 0] : (decodeCursor(options.after, 2) as [string, number])
+  const rows = await log.database.run<
+    DeadLetterRow & { failed_text: string; matched: boolean }
+  >(sql`/* dead_letters.newest */
+    with looked as materialized (
+      select d.*
+      from unnest(${wanted}::text[]) as wanted(state)
+      cross join lateral (
+        select *
+        from ${consumerNames(log).dead_letters} as each
+        where each.state = wanted.state
+          and (each.last_failed_at, each.position) < (${failedAt}::timestamptz, ${position}::bigint)
+        order by each.last_failed_at desc, each.position desc
+        limit ${maxLooked}) as d),
+    found as (
+      select ${listedColumns}, d.last_failed_at::text as failed_text, true as matched
+      from looked as d
+      where ${matches(options, owners)}
+      order by d.last_failed_at desc, d.position desc
+      limit ${limit + 1}::integer),
+    rest as (
+      select ${listedColumns}, d.last_failed_at::text as failed_text, false as matched
+      from looked as d
+      where (select count(*) from looked) >= ${maxLooked}
+      order by d.last_failed_at, d.position
+      limit 1)
+    select * from found
+    union all
+    select * from rest
+    order by matched desc, last_failed_at desc, position desc`)
+  const found = rows.filter(row => row.matched)
+  const items = found.slice(0, limit)
+  const end = found.length > limit ? items.at(-1) : rows.find(row => !row.matched)
+  return {
+    items: items.map(deadLetterOf),
+    next: end === undefined ? undefined : encodeCursor([end.failed_text, end.position]),
+  }
+}
+
+const maxLooked = numeral(10_000)
 
 export async function showDeadLetter(log: Log, of: DeadLetterOwner, eventId: string): Promise<DeadLetterDetails> {
   const { row: owner, id } = await rowOf(log, of, eventId)
@@ -150,112 +214,12 @@ export async function showDeadLetter(log: Log, of: DeadLetterOwner, eventId: str
   }
 }
 
-/** Failures of one handler that are alike, whatever numbers and ids their messages have. */
-export interface DeadLetterGroup extends OwnerName {
-  readonly fingerprint: string
-  readonly count: number
-  /** Of the latest. */
-  readonly reason: string
-  readonly latestError: DeadLetterError
-  readonly firstFailedAt: Date
-  readonly lastFailedAt: Date
-}
-
-/** `limit`: default 100, at most 10 000. */
-export interface GroupDeadLettersOptions extends PageOptions {
-  /** Default: those of all handlers. */
-  of?: DeadLetterOwner | undefined
-  /** Default 'open'. */
-  state?: DeadLetterState | undefined
-}
-
-/** The largest group first. Only failures of handlers have a fingerprint. */
-export async function groupDeadLetters(log: Log, options: GroupDeadLettersOptions): Promise<Page<DeadLetterGroup>> {
-  refuseUnknownOptions('store.deadLetters.groups', options, ['of', 'state', ...pageOptionNames])
-  const { of, state = 'open', limit = 100, after } = options
-  checkState(state)
-  checkWhole('limit', limit, 1, maxPage)
-  const [count, consumer, fingerprint] =
-    after === undefined ? [null, null, null] : (decodeCursor(after, 3) as [number, string, string])
-  const owners = of === undefined ? null : await rowsOf(log, of)
-  const rows = await log.database.run<{
-    consumer: string
-    fingerprint: string
-    reason: string
-    error: Omit<DeadLetterError, 'at'> & { at: string }
-    first_failed_at: Date
-    last_failed_at: Date
-    count: number
-  }>(sql`/* dead_letters.groups */
-    select *
-    from (
-      select distinct on (consumer, fingerprint)
-        consumer, fingerprint, reason, errors -> -1 as error,
-        min(first_failed_at) over alike as first_failed_at,
-        max(last_failed_at) over alike as last_failed_at,
-        count(*) over alike as count
-      from ${consumerNames(log).dead_letters} as d
-      where fingerprint is not null
-        and state = ${state}::text
-        and (${owners}::text[] is null or consumer = any(${owners}::text[]))
-      window alike as (partition by consumer, fingerprint)
-      order by consumer, fingerprint, d.last_failed_at desc, d.position desc) as g
-    where ${count}::bigint is null
-      or (-count, consumer, fingerprint) > (-${count}::bigint, ${consumer}::text, ${fingerprint}::text)
-    order by count desc, consumer, fingerprint
-    limit ${limit + 1}::integer`)
-  const { items, next } = pageOf(rows, limit, last => [Number(last.count), last.consumer, last.fingerprint])
-  return {
-    items: items.map(row => ({
-      ...ownerOfRow(row.consumer),
-      ...{ fingerprint: row.fingerprint, count: Number(row.count), reason: camelCase(row.reason) },
-      latestError: dated(row.error),
-      ...{ firstFailedAt: row.first_failed_at, lastFailedAt: row.last_failed_at },
-    })),
-    next,
-  }
-}
-
-export interface DeadLetterStats extends OwnerName, Readonly<Record<DeadLetterState, number>> {}
-
-/** By owner. */
-export async function countDeadLetters(log: Log, options: PageOptions): Promise<Page<DeadLetterStats>> {
-  refuseUnknownOptions('store.deadLetters.stats', options, pageOptionNames)
-  const { after, limit = 100 } = options
-  checkWhole('limit', limit, 1, maxPage)
-  const [last] = after === undefined ? [''] : (decodeCursor(after, 1) as [string])
-  const rows = await log.database.run<
-    Record<DeadLetterState, number> & { consumer: string }
-  >(sql`/* dead_letters.stats */
-    select consumer,
-      count(*) filter (where state = 'open') as open,
-      count(*) filter (where state = 'retrying') as retrying,
-      count(*) filter (where state = 'replayed') as replayed,
-      count(*) filter (where state = 'resolved') as resolved
-    from ${consumerNames(log).dead_letters}
-    where consumer > ${last}::text
-    group by consumer
-    order by consumer
-    limit ${limit + 1}::integer`)
-  const { items, next } = pageOf(rows, limit, row => [row.consumer])
-  return {
-    items: items.map(({ consumer, open, retrying, replayed, resolved }) => ({
-      ...ownerOfRow(consumer),
-      open: Number(open),
-      retrying: Number(retrying),
-      replayed: Number(replayed),
-      resolved: Number(resolved),
-    })),
-    next,
-  }
-}
-
 /** The most of one page. */
-const maxPage = 10_000
+export const maxPage = 10_000
 
-const states: readonly DeadLetterState[] = ['open', 'retrying', 'replayed', 'resolved']
+export const states: readonly DeadLetterState[] = ['open', 'retrying', 'replayed', 'resolved']
 
-function checkState(state: DeadLetterState | undefined): void {
+export function checkState(state: DeadLetterState | undefined): void {
   if (state !== undefined && !states.includes(state))
     throw new InvalidOption({
       option: 'state',
@@ -314,6 +278,6 @@ function deadLetterOf(row: DeadLetterRow): DeadLetter {
   }
 }
 
-function dated<T extends { at: string }>(entry: T): Omit<T, 'at'> & { at: Date } {
+export function dated<T extends { at: string }>(entry: T): Omit<T, 'at'> & { at: Date } {
   return { ...entry, at: new Date(entry.at) }
 }

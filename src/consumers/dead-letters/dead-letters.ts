@@ -25,18 +25,16 @@ import type { Log } from '../../events/log.ts'
 import { DeadLetterConflict, DeadLetterNotFound, RetryPending } from '../errors.ts'
 import { consumerNames } from '../schema.ts'
 import {
-  countDeadLetters,
   type DeadLetter,
   type DeadLetterDetails,
-  type DeadLetterGroup,
-  type DeadLetterStats,
+  type DeadLetterFilter,
   filterNames,
-  type GroupDeadLettersOptions,
-  groupDeadLetters,
   type ListDeadLettersOptions,
   listDeadLetters,
+  matches,
   showDeadLetter,
 } from './dead-letter.ts'
+import { type DeadLetterGroup, type GroupDeadLettersOptions, groupDeadLetters } from './groups.ts'
 import { type DeadLetterOwner, handlerOfRow, isHandlerRow, ownerName, ownerOfRow, rowOf, rowsOf } from './owner.ts'
 import {
   checkRate,
@@ -50,13 +48,14 @@ import {
   requestMatching,
   requestRetry,
 } from './retry.ts'
-import { remove, resolve, type DeadLetterState as State } from './row.ts'
+import { remove, resolve, resolveMatching, type DeadLetterState as State } from './row.ts'
+import { countDeadLetters, type DeadLetterStats } from './stats.ts'
 
 /** `of` is a definition or a name; `{ consumer }` or `{ handler }` if both have the name. */
 export interface DeadLetters {
   /** A page of them, by owner and position. */
   list(options?: ListDeadLettersOptions): Promise<Page<DeadLetter>>
-  /** Failures of handlers that are alike together, the largest group first. */
+  /** Failures that are alike together, the largest group first, among the latest 10 000. */
   groups(options?: GroupDeadLettersOptions): Promise<Page<DeadLetterGroup>>
   /** How many there are in each state, for each consumer and handler that has any. */
   stats(options?: PageOptions): Promise<Page<DeadLetterStats>>
@@ -68,6 +67,8 @@ export interface DeadLetters {
   retryAll(filter?: RetryFilter, options?: { perSecond?: number | undefined }): Promise<RetryRequest>
   /** Closes an open one without applying its event. The note says why. */
   resolve(of: DeadLetterOwner, eventId: string, options: { note: string }): Promise<void>
+  /** Closes all open ones that match, at most 10 000 at once, without applying their events. */
+  resolveAll(filter: DeadLetterFilter, options: { note: string }): Promise<{ readonly resolved: number }>
   delete(of: DeadLetterOwner, eventId: string): Promise<void>
 }
 
@@ -155,6 +156,13 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
       checkNote(note)
       await change({ of, eventId, wanted: 'resolved' }, (_, row, id) => resolve(log, row, id, note))
     },
+    async resolveAll({ of, ...filter }, { note }) {
+      checkNote(note)
+      refuseUnknownOptions('store.deadLetters.resolveAll', filter, filterNames)
+      const owners = of === undefined ? null : await rowsOf(log, of)
+      const rows = await log.database.run(resolveMatching(log, matches(filter, owners), note, maxResolved))
+      return { resolved: rows.length }
+    },
     async delete(of, eventId) {
       await change({ of, eventId, wanted: 'deleted' }, (_, row, id) => remove(log, row, id))
     },
@@ -170,6 +178,7 @@ interface OneChange {
 }
 
 const maxNote = 4_000
+const maxResolved = 10_000
 
 function checkNote(note: string): void {
   const fault = typeof note !== 'string' || note.trim() === '' ? 'is empty' : textFault(note)

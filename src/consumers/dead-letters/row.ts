@@ -22,6 +22,7 @@ import { lastEntries, withChange } from '../consumers.sql.ts'
 import { type Held, heldRow, holdLease, lostBy, notOfAnError } from '../row.ts'
 import { describeError } from '../run/failure.ts'
 import { consumerNames } from '../schema.ts'
+import { fingerprint } from './fingerprint.ts'
 
 export type DeadLetterState = 'open' | 'retrying' | 'replayed' | 'resolved'
 
@@ -86,7 +87,7 @@ export async function record(
     select ${consumer}::text, ${id}::uuid, failed.position, ${stream}::text, ${version}::bigint, ${type}::text,
       ${fence}::bigint, ${attempts}::integer, ${execution?.id ?? null}::uuid,
       ${execution?.correlationId ?? null}::text, ${execution === undefined ? null : snakeCase(execution.reason)}::text,
-      ${execution?.fingerprint ?? null}::text, coalesce(${first}, ${clock}(failed.position)),
+      ${execution?.fingerprint ?? fingerprint(consumer, error)}::text, coalesce(${first}, ${clock}(failed.position)),
       ${clock}(failed.position),
       ${lastEntries(fragment`${earlier} || jsonb_build_array(${last})`)}
     from unnest(array[${position}::bigint]) as failed(position)
@@ -313,6 +314,26 @@ export function resolve(log: Log, consumer: string, eventId: string, note: strin
       and d.event_id = ${eventId}::uuid
       and d.state = 'open'
     returning d.event_id`
+}
+
+/** All open ones that match. Returns the row of each. */
+export function resolveMatching(log: Log, condition: Fragment, note: string, limit: number): Statement {
+  return sql`/* dead_letters.resolve_matching */
+    with matching as (
+      select d.consumer, d.event_id
+      from ${consumerNames(log).dead_letters} as d
+      where d.state = 'open'
+        and ${condition}
+      order by d.consumer, d.position
+      limit ${limit}::integer
+      for update)
+    update ${consumerNames(log).dead_letters} as d
+    set note = ${note}::text,
+      ${changed(log, 'resolved', note)}
+    from matching
+    where d.consumer = matching.consumer
+      and d.event_id = matching.event_id
+    returning d.consumer`
 }
 
 /** One that is being retried stays: its outcome has to be written somewhere. */

@@ -22,6 +22,7 @@ import { setImmediate } from 'node:timers'
 import { parsers } from '../parse.ts'
 import { openPreparedShapes } from '../prepared.ts'
 import { identifier, preparedName, type Statement } from '../sql.ts'
+import { refuseUnstorable } from '../storable.ts'
 import { EngineCrash } from './instance.ts'
 import * as wire from './wire.ts'
 
@@ -195,6 +196,7 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
     },
     endTurn: () => (hasOutdated && status === 'I' ? deallocate().then(closeTurn) : closeTurn()),
     async run(statement, arrays) {
+      refuseUnstorable(statement.label, statement.text, statement.values)
       await prepare()
       if (!shapes.keeps(statement)) return check(await sendUnprepared(statement.text, statement.values, arrays)).rows
       const wasIdle = status === 'I'
@@ -206,6 +208,7 @@ export async function openEngine(link: Link, onNotify: (channel: string, payload
       return check(await sendPrepared(statement, arrays)).rows
     },
     async query(text, values) {
+      refuseUnstorable('a query', text, values)
       await prepare()
       return check(await sendUnprepared(text, values, false)).rows
     },

@@ -5,7 +5,7 @@
  *                          └─► crash ─► its files, as a crash of a server would leave them ─► another instance
  *
  * PGlite drops every exception that is not an error of PostgreSQL, such as an overflow of the stack in WebAssembly, and
- * goes on with the next part of the message: the reply then looks like one without rows, and the call after it may never
+ * continues with the next part of the message: the reply then looks like one without rows, and the call after it may never
  * return, because the state of the instance is damaged. So such an exception is caught on its way, ends the exchange, and
  * the instance is never used again. All that was committed is in its files, which the next one recovers from.
  */

@@ -21,6 +21,7 @@ import { firstContact } from './first-contact.ts'
 import { listenPostgres } from './listen.ts'
 import { foreignPool, isSilence, noAnswer, ownPool, type Pool, sessionTimeout } from './pool.ts'
 import { driverTypes, openRunningCalls, send } from './query.ts'
+import { type Secret, withDefaultTls, withPassword } from './secured.ts'
 import { checkUrl, connectionString, describeTarget } from './target.ts'
 import { runPostgresTransaction } from './transaction.ts'
 
@@ -35,7 +36,9 @@ export interface PostgresOptions {
   maxUses?: number | undefined
   /** How long to wait for a connection, also while the server accepts no more. Default 10 000. */
   connectTimeoutMs?: number | undefined
-  /** The `ssl` option of `pg`: true, false, or TLS options. It wins over the url. */
+  /** The password of the role, or where it is kept: `{ env }`, `{ file }` or a function, which is asked for each connection. Default: that of the url. */
+  password?: Secret | undefined
+  /** The `ssl` option of `pg`: true, false, or TLS options. It wins over the url. Default: true for a server on another machine, unless the url says otherwise. */
   ssl?: boolean | object | undefined
   /** False behind a pooler in transaction mode, which does not support prepared statements. Default true. */
   prepare?: boolean | undefined
@@ -62,8 +65,9 @@ export interface PgClient {
   release(error?: Error | boolean): void
 }
 
-export async function openPostgres(options: PostgresOptions): Promise<Database> {
-  const { default: driver } = await import('pg')
+export async function openPostgres(given: PostgresOptions): Promise<Database> {
+  const options = withDefaultTls(given)
+  const driver = withPassword((await import('pg')).default, options.password)
   const { url } = options
   const isForeign = options.pool !== undefined
   if (!isForeign) checkPlace(url)

@@ -4,6 +4,7 @@ import { type Deferred, deferred } from '../../core/abort.ts'
 import { ownParser, parsers } from '../parse.ts'
 import type { PreparedShapes } from '../prepared.ts'
 import { preparedName, type Statement } from '../sql.ts'
+import { refuseUnstorable } from '../storable.ts'
 
 export interface DriverTypes {
   getTypeParser(oid: number, format?: string): (text: string) => unknown
@@ -30,12 +31,15 @@ export interface SendOptions {
 }
 
 /** Sends on a connection, prepared under a name if it is one of `shapes`. */
-export function send(
+export async function send(
   client: { query(query: pg.QueryConfig): Promise<pg.QueryResult> },
   statement: Statement,
   { shapes, arrays, timeoutMs }: SendOptions,
 ): Promise<pg.QueryResult> {
+  refuseUnstorable(statement.label, statement.text, statement.values)
   const query: Record<string, unknown> = { text: statement.text, values: statement.values, types: ownTypes }
+  // Always with a parse message: the server then refuses a text of two statements.
+  query.queryMode = 'extended'
   if (shapes?.keeps(statement) === true) query.name = preparedName(statement)
   if (arrays) query.rowMode = 'array'
   if (timeoutMs !== undefined) query.query_timeout = timeoutMs

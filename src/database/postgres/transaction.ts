@@ -16,6 +16,7 @@ import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../errors.ts
 import type { PreparedShapes } from '../prepared.ts'
 import { identifier, type Statement, sql } from '../sql.ts'
 import { isConnectionLost, toRillflowError } from '../sqlstate.ts'
+import { refuseUnstorable } from '../storable.ts'
 import { assertOpen, type OpenTransaction, runInside } from '../transaction.ts'
 import { cancelStatement } from './cancel.ts'
 import { copyFromText } from './copy.ts'
@@ -116,6 +117,7 @@ function transactionOn(
     runArrays: async statement => (await runStatement(statement, true)) as unknown[][],
     async query<R extends object>(text: string, values: readonly unknown[] = []) {
       assertOpen(state)
+      refuseUnstorable('a query', text, values)
       const query = { text, values: values as unknown[], types: parts.types as pg.CustomTypesConfig }
       return (await connection.track(connection.client.query(query))).rows as R[]
     },

@@ -72,9 +72,9 @@ export function placeKey({ path, isLower }: Pick<Place, 'path' | 'isLower'>, kin
   return `${kind}${isLower === true ? ' lower' : ''} ${pathKey(path)}`
 }
 
-/** Identifies a path: no name has a NUL in it. */
+/** Identifies a path: no name has a NUL in it. The number of steps keeps a document apart from its field ''. */
 export function pathKey(path: readonly string[]): string {
-  return path.length === 1 ? path[0]! : path.join('\0')
+  return `${path.length} ${path.join('\0')}`
 }
 
 function textAt(base: string, path: readonly string[]): string {

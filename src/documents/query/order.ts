@@ -10,8 +10,8 @@ export type Direction = 'asc' | 'desc'
 
 export interface OrderOptions {
   /**
-   * How a field of a document is read; a value of another kind counts as missing. Default: as its index is declared, or
-   * as what it is: numbers come before texts (which dates are, too), and texts before booleans.
+   * How a field of a document is read; a value of another kind counts as missing. Default: as what it is. Texts (which
+   * dates are, too) come before numbers, and numbers before booleans; a field with an index on numbers is read as one.
    */
   readonly as?: Kind | undefined
   /** Default 'asc'; of a `rank` 'desc'. */
@@ -61,14 +61,16 @@ function keyFor(place: Place, given: Direction | OrderOptions, usual: Direction,
   return { place, as, direction, nulls: missing }
 }
 
-const kinds: readonly Kind[] = ['number', 'text', 'boolean']
+const kinds: readonly Kind[] = ['text', 'number', 'boolean']
 
-/** A column has its own kind. An index can give the order of one kind only, so its declaration decides. */
+/** A column has its own kind. An index on numbers can only be used if the order begins with numbers. */
 function kindsOf(place: Place, layout: Layout): readonly Kind[] {
   if (layout.row !== undefined || place.meta !== undefined || place.isLower === true) return ['text']
   if (place.found !== undefined) return ['number']
-  const declared = kinds.filter(kind => isOrdered(layout, place, kind) || columnFor(layout, place, kind) !== undefined)
-  return declared.length > 0 ? declared : kinds
+  const isDeclared = (kind: Kind): boolean =>
+    isOrdered(layout, place, kind) || columnFor(layout, place, kind) !== undefined
+  const declared = kinds.filter(isDeclared)
+  return declared.length === 0 || declared.includes('text') ? kinds : declared
 }
 
 function refuse(reason: string): never {

@@ -105,6 +105,9 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     const local = placeIn(from(fieldsOf(documentScope), metaFields))
     const foreign = placeIn(to === undefined ? metaFields.id : to(fieldsOf(documentScope), metaFields))
     const { source, state } = other
+    // One statement reads both, from the database and the schema of this one.
+    if (source.collection.parts.database !== this.source.collection.parts.database)
+      throw new InvalidQuery({ reason: 'include takes a collection of the same store, and of the same tenant' })
     if (state.selected !== undefined || state.included.length > 0 || state.limit !== undefined)
       throw new InvalidQuery({ reason: 'an included query may have where, includeDeleted and onlyDeleted only' })
     const included = [...this.state.included, { name, source, state, local, foreign, many: many === true }]

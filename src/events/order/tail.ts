@@ -104,10 +104,14 @@ async function* readShared(
   to: number,
   epoch: number,
 ): AsyncGenerator<RecordedEvent, void, undefined> {
-  const { events, faults } = await reads.page(filter, from, to, maxShared, epoch)
-  for (const event of events) {
-    if (faults.has(event.position)) throw faults.get(event.position)
-    yield event
+  // A page may end by its bytes before `to`.
+  for (let after = from; after < to; ) {
+    const { events, faults, reached } = await reads.page(filter, after, to, maxShared, epoch)
+    for (const event of events) {
+      if (faults.has(event.position)) throw faults.get(event.position)
+      yield event
+    }
+    after = reached
   }
 }
 

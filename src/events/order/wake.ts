@@ -65,8 +65,6 @@ export function openWake(log: Log): Wake {
   const receiveLocal = (channel: string, payload: string): void => {
     if (channel === log.channel) receive(payload)
   }
-  if (database.engine === 'pglite') database.neighbours.add(receiveLocal)
-
   const send = (kind: string): void => {
     hint(kind)
     if (closed) return
@@ -91,6 +89,8 @@ export function openWake(log: Log): Wake {
   const on = (kind: string, call: () => void): (() => void) => {
     const all = listeners.get(kind) ?? new Set()
     listeners.set(kind, all.add(call))
+    // Only now: a store that nothing listens to is held by nothing.
+    if (database.engine === 'pglite' && !closed) database.neighbours.add(receiveLocal)
     if (listener === undefined && !closed && database.engine !== 'pglite') {
       listener = runOutside(() => database.listen(log.channel, receive))
       void listener.receives.then(warnIfDeaf)

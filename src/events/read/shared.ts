@@ -24,6 +24,8 @@ interface SharedRead {
   readonly to: number
   readonly epoch: number | undefined
   readonly page: Promise<Page>
+  /** Less than `to` once it is known that its bytes ended it earlier. */
+  reached: number
 }
 
 /** A read is shared if it begins at most this many positions before the end. */
@@ -38,22 +40,29 @@ export function openSharedReads(log: Log): SharedReads {
 
   const share = (after: number, to: number, epoch: number | undefined): SharedRead => {
     const covers = (read: SharedRead): boolean =>
-      read.epoch === epoch && read.after <= after && after < read.to && read.to >= to
+      read.epoch === epoch && read.after <= after && after < read.reached && read.to >= to
     const known = kept.find(covers)
     if (known !== undefined) return known
-    const read: SharedRead = { after, to, epoch, page: readPage(log, { filter: {}, after, to, limit: maxShared }) }
+    const page = readPage(log, { filter: {}, after, to, limit: maxShared })
+    const read: SharedRead = { after, to, epoch, page, reached: to }
     kept = [...kept, read].slice(-keptReads)
-    read.page.catch(() => {
-      kept = kept.filter(each => each !== read)
-    })
+    page.then(
+      ({ reached }) => {
+        read.reached = reached
+      },
+      () => {
+        kept = kept.filter(each => each !== read)
+      },
+    )
     return read
   }
 
   return {
     async page(filter, after, to, limit, epoch) {
-      const page = await share(after, to, epoch).page
-      // A page that was ended by its bytes may end before this place.
-      return page.reached > after ? cut(page, filter, after, limit) : readPage(log, { filter, after, to, limit })
+      const known = await share(after, to, epoch).page
+      // One that was on its way may have ended before this place; the next begins there, and so does not.
+      const page = known.reached > after ? known : await share(after, to, epoch).page
+      return cut(page, filter, after, limit)
     },
     async once<T>(question: string, ask: () => Promise<T>) {
       const known = answers.find(each => each.question === question)

@@ -22,6 +22,7 @@ import { type Append, sendBatch } from '../append/send.ts'
 import { StreamNotFound } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { uuidPattern } from '../read/log.ts'
+import { type Categories, readCategories } from './categories.ts'
 
 export interface StreamDescription {
   readonly stream: string
@@ -39,6 +40,8 @@ export interface StreamDescription {
 /** `limit`: default 100, at most 10 000. */
 export interface ListStreamsOptions extends PageOptions {
   category?: string | undefined
+  /** Only streams whose name begins with it. */
+  prefix?: string | undefined
   /** Default 'open'. */
   state?: 'open' | 'archived' | 'all' | undefined
 }
@@ -47,6 +50,10 @@ export interface Streams {
   /** Streams by name, a page at a time. */
   list(options?: ListStreamsOptions): Promise<Page<StreamDescription>>
   describe(stream: string): Promise<StreamDescription | undefined>
+  /** The categories that streams have, by name. */
+  categories(): Promise<Categories>
+  /** The stream that an alias stands for; undefined if it was never resolved. */
+  find(alias: string): Promise<string | undefined>
   /** The stream an alias stands for, made on the first call anywhere: `<category>-<uuid>`, or a bare UUID. */
   resolve(alias: string, options?: StreamOptions & { category?: string | undefined }): Promise<string>
   /** Refuses appends from now on, and is hidden from ordinary reads. */
@@ -67,6 +74,8 @@ export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorO
   const streams: Streams = {
     list: options => listStreams(log, options),
     describe: stream => describeStream(log, stream),
+    categories: () => readCategories(log),
+    find: alias => findAlias(log, log.database, alias),
     resolve: (alias, { tx, ...options } = {}) => resolveAlias(log, executorFor(tx), alias, options),
     archive: (stream, { tx, reason } = {}) => archiveStream(log, executorFor(tx), stream, reason),
     restore: (stream, { tx } = {}) => restoreStream(log, executorFor(tx), stream),
@@ -88,8 +97,8 @@ const optionsOfCalls = {
 }
 
 async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<Page<StreamDescription>> {
-  refuseUnknownOptions('store.streams.list', options, ['category', 'state', ...pageOptionNames])
-  const { limit = 100, state = 'open' } = options
+  refuseUnknownOptions('store.streams.list', options, ['category', 'prefix', 'state', ...pageOptionNames])
+  const { limit = 100, state = 'open', prefix = '' } = options
   checkWhole('limit', limit, 1, 10_000)
   const [after] = options.after === undefined ? [''] : (decodeCursor(options.after, 1) as [string])
   const rows = await log.database.run<StreamRow>(
@@ -100,17 +109,26 @@ async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<
           from ${log.names.streams} as s
           join ${log.names.events} as e on e.stream = s.stream and e.version = s.version
           where s.stream > ${after}::text
+            and s.stream >= ${prefix}::text
+            and s.stream < ${`${prefix}${lastCharacter}`}::text
             and (${state}::text = 'all' or (${state}::text = 'archived') = (s.archived_at is not null))
           order by s.stream
           limit ${limit + 1}::integer`
-      : listCategory(log, checkName('Stream', options.category), { after, limit, state }),
+      : listCategory(log, checkName('Stream', options.category), { after, limit, state, prefix }),
   )
   return pageOf(rows.map(descriptionOf), limit, last => [last.stream])
 }
 
+/** Names sort by bytes, and this character comes after all others. */
+const lastCharacter = '\u{10ffff}'
+
 /** Names sort by bytes, and '.' comes right after '-': a category lies between its own name and that with a dot. */
-function listCategory(log: Log, category: string, options: { after: string; limit: number; state: string }): Statement {
-  const { after, limit, state } = options
+function listCategory(
+  log: Log,
+  category: string,
+  options: { after: string; limit: number; state: string; prefix: string },
+): Statement {
+  const { after, limit, state, prefix } = options
   return sql`/* streams.list_category */
     select s.stream, s.version, s.created_at, s.archived_at, s.tombstoned_at, s.reason,
       e.created_at as last_event_at, e.position as last_position
@@ -121,6 +139,7 @@ function listCategory(log: Log, category: string, options: { after: string; limi
       and s.stream < ${`${category}.`}::text
       and (s.stream = ${category}::text or s.stream >= ${`${category}-`}::text)
       and not (length(s.stream) = 36 and s.stream ~* ${uuidPattern}::text)
+      and starts_with(s.stream, ${prefix}::text)
       and (${state}::text = 'all' or (${state}::text = 'archived') = (s.archived_at is not null))
     order by s.stream
     limit ${limit + 1}::integer`
@@ -148,20 +167,23 @@ async function resolveAlias(
   checkName('Stream', made)
   if (category(made) !== options.category)
     throw new InvalidName({ what: 'Category', given: String(options.category), reason: 'is empty or contains a "-"' })
-  const known = sql`/* streams.alias */
-    select stream
-    from ${log.names.stream_aliases}
-    where alias = ${alias}::text`
-  const [before] = await executor.run<{ stream: string }>(known)
-  if (before !== undefined) return before.stream
+  const before = await findAlias(log, executor, alias)
+  if (before !== undefined) return before
   await executor.run(sql`/* streams.make_alias */
     insert into ${log.names.stream_aliases} (alias, stream, created_at)
     select ${alias}::text, ${made}::text, moment.at
     from ${moment(log.names.clock)}
     on conflict do nothing`)
   // The first one has committed by now: the insert waited for it.
-  const [after] = await executor.run<{ stream: string }>(known)
-  return after!.stream
+  return (await findAlias(log, executor, alias))!
+}
+
+async function findAlias(log: Log, executor: Executor, alias: string): Promise<string | undefined> {
+  const [row] = await executor.run<{ stream: string }>(sql`/* streams.alias */
+    select stream
+    from ${log.names.stream_aliases}
+    where alias = ${checkName('Alias', alias)}::text`)
+  return row?.stream
 }
 
 async function archiveStream(log: Log, executor: Executor, stream: string, reason?: string): Promise<void> {

@@ -32,8 +32,9 @@
  * (`ExportUnreadable`), is incomplete or was changed (`ExportDamaged`), comes from a newer library (`ExportNewer`), or if
  * the schema has rows (`SchemaNotEmpty`). An export of an older library is imported as it was, then migrated.
  *
- * The manifest holds SQL (defaults, indexes) that an import runs: import only exports that you trust as you would trust a
- * dump. `selection.ts` imports some streams and documents of one schema into another.
+ * An import trusts the rows and nothing else: types, defaults and indexes in the manifest are SQL, so each is read word by
+ * word and refused if no export of this version would write it (`trusted-shape.ts`). The rows are the data of a store: they
+ * can hold any document, event and checkpoint that their author likes. `selection.ts` imports some streams and documents of one schema into another.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, lstat, mkdir, mkdtemp, open, rename, rm } from 'node:fs/promises'
@@ -45,7 +46,7 @@ import { library } from '../../parts.ts'
 import { SchemaMissing } from '../../schema/errors.ts'
 import { expected } from '../../schema/expected.ts'
 import { readHistory, refuseForeignHistory } from '../../schema/history.ts'
-import { readShapes } from '../table-shape.ts'
+import { readShapes, type TableShape } from '../table-shape.ts'
 import { maxTransferMs, type StoreLocation } from '../transfer.ts'
 import { ExportExists, NotExportable } from './errors.ts'
 import {
@@ -59,6 +60,7 @@ import {
   manifestFile,
 } from './manifest.ts'
 import { readAllRows, writeExactly } from './rows.ts'
+import { faultOfShape, indexMark } from './trusted-shape.ts'
 
 export interface ExportOptions {
   /** The folder to make. It must not exist yet. */
@@ -115,7 +117,7 @@ async function writeTables(
   const history = await readHistory(tx, schema, library)
   if (!history.hasStore) throw new SchemaMissing({ schema })
   refuseForeignHistory(history, schema, library)
-  const shapes = await readShapes(tx, schema)
+  const shapes = (await readShapes(tx, schema)).map(shape => importableShape(schema, shape))
   const total = { rows: 0, bytes: 0 }
   const tables: ExportedTable[] = []
   for (const [at, shape] of shapes.entries()) {
@@ -145,6 +147,19 @@ async function writeTables(
     sequences: await readSequences(tx, schema, history.unknown.length === 0),
     ...(await readMoment(tx, schema)),
   }
+}
+
+/** A table that an import would refuse is refused here, while it can still be changed. */
+function importableShape(schema: string, shape: TableShape): TableShape {
+  // Comments of users are not exported; an import refuses text that it does not know.
+  const indexes = shape.indexes.map(each => ({
+    ...each,
+    comment: each.comment !== null && indexMark.test(each.comment) ? each.comment : null,
+  }))
+  const known = { ...shape, indexes }
+  const fault = faultOfShape(known)
+  if (fault === undefined) return known
+  throw new NotExportable({ schema, object: `table "${shape.name}"`, reason: fault })
 }
 
 interface FileWriter {

@@ -24,7 +24,7 @@ import { makePlan } from '../../schema/plan.ts'
 import { releaseWorkers } from '../../workflows/work/rescue.ts'
 import { type IndexShape, makeIndexes, makeTable, runDdl, storedColumns, type TableShape } from '../table-shape.ts'
 import { maxTransferMs, type StoreLocation } from '../transfer.ts'
-import { ExportUnreadable, SchemaNotEmpty } from './errors.ts'
+import { ExportDamaged, ExportUnreadable, SchemaNotEmpty } from './errors.ts'
 import {
   type ExportedFile,
   type ExportedTable,
@@ -62,6 +62,9 @@ async function loadExport(
   { input, signal, onProgress }: StoreImportOptions,
 ): Promise<void> {
   const version = Math.max(...manifest.migrations.map(each => each.id))
+  // In the text of a manifest a backslash is a character as any other.
+  await tx.run(sql`/* export.strings */
+    select set_config('standard_conforming_strings', 'on', true)`)
   // Functions are made at the end: they are written for the newest tables.
   const past = { ...library, migrations: library.migrations.filter(each => each.id <= version), functions: [] }
   await prepareSchema(tx, schema, past)
@@ -186,6 +189,9 @@ interface LoadOptions {
   onRows(rows: number, bytes: number): void
 }
 
+/** The largest row that PostgreSQL can be sent as text, and JavaScript can hold as one. */
+const maxLineBytes = 256 * 1024 * 1024
+
 /** Inserts all rows of a file. The next lines are read while the database inserts these. */
 async function loadFile(tx: Executor, table: TableShape, file: ExportedFile, options: LoadOptions): Promise<void> {
   const { input, schema, signal, onRows } = options
@@ -197,6 +203,8 @@ async function loadFile(tx: Executor, table: TableShape, file: ExportedFile, opt
     check.add(chunk)
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk])
     const end = rest.lastIndexOf(lineBreak) + 1
+    if (rest.length - end > maxLineBytes)
+      throw new ExportDamaged({ input, file: file.name, reason: `has a line of more than ${maxLineBytes} bytes` })
     if (end === 0) continue
     const lines = rest.subarray(0, end)
     rest = rest.subarray(end)

@@ -2,20 +2,23 @@
  * The manifest of an export: which tables it has, in which files, and how they can be verified.
  *
  *     write:   files ──► manifest ──► digest of the manifest, in the manifest
- *     verify:  manifest ──► its digest ──► version and migrations ──► bytes, rows and checksum of each file
+ *     verify:  manifest ──► its form ──► its digest ──► version and migrations ──► bytes, rows and checksum of each file
  *
  * Verifying reads everything and writes nothing. The files are checked once more while an import reads them, since they
- * may have changed in between. Checksums find accidents, not intent.
+ * may have changed in between. Checksums find accidents, not intent: a manifest is not trusted, so it must have the form
+ * that an export writes (`check-manifest.ts`, `trusted-shape.ts`), and its files must be plain files in its folder.
  */
 import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
-import { readFile } from 'node:fs/promises'
-import { basename, join, resolve } from 'node:path'
+import { constants } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
 import { throwIfAborted } from '../../core/abort.ts'
+import { isRillflowError } from '../../core/errors.ts'
 import { canonicalJson } from '../../core/json.ts'
 import { library } from '../../parts.ts'
 import { checksum, migrationName } from '../../schema/migration.ts'
 import type { TableShape } from '../table-shape.ts'
+import { faultOfManifest } from './check-manifest.ts'
 import { ExportDamaged, ExportNewer, ExportUnreadable } from './errors.ts'
 
 export const formatName = 'rillflow-export'
@@ -76,13 +79,9 @@ export async function verifyExport(input: string, options: VerifyOptions = {}): 
 }
 
 async function readManifest(input: string): Promise<ExportManifest> {
-  const path = resolve(input, manifestFile)
   const damaged = (reason: string, cause?: unknown): Error =>
     new ExportDamaged({ input, file: manifestFile, reason }, cause)
-  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw damaged('cannot be read', error)
-    throw new ExportUnreadable({ input, reason: `it has no ${manifestFile}` }, error)
-  })
+  const text = await readManifestText(input)
   let parsed: (ExportManifest & { digest: string }) | null
   try {
     parsed = JSON.parse(text)
@@ -95,6 +94,8 @@ async function readManifest(input: string): Promise<ExportManifest> {
   if (parsed.version > formatVersion)
     throw new ExportNewer({ input, what: 'format', found: parsed.version, known: formatVersion })
   const { digest, ...manifest } = parsed
+  const fault = faultOfManifest(manifest)
+  if (fault !== undefined) throw damaged(fault)
   if (digest !== digestOf(manifest)) throw damaged('was changed after it was written')
   refuseOtherMigrations(input, manifest)
   return manifest
@@ -104,6 +105,7 @@ function refuseOtherMigrations(input: string, manifest: ExportManifest): void {
   const found = Math.max(...manifest.migrations.map(each => each.id))
   const known = Math.max(...library.migrations.map(each => each.id))
   if (found > known) throw new ExportNewer({ input, what: 'migration', found, known })
+  if (manifest.migrations.length === 0) throw new ExportUnreadable({ input, reason: 'it has no migrations' })
   const changed = manifest.migrations.find(
     each => !library.migrations.some(ours => ours.id === each.id && checksum(ours) === each.checksum),
   )
@@ -120,16 +122,58 @@ async function verifyFile(input: string, file: ExportedFile, signal: AbortSignal
   check.end()
 }
 
+/** The manifest of many thousand tables has a few megabytes. */
+const maxManifestBytes = 64 * 1024 * 1024
+
+async function readManifestText(input: string): Promise<string> {
+  const file = await openPlainFile(input, manifestFile).catch((error: unknown) => {
+    if (!isMissing((error as Error).cause)) throw error
+    throw new ExportUnreadable({ input, reason: `it has no ${manifestFile}` }, error)
+  })
+  try {
+    if (file.size > maxManifestBytes)
+      throw new ExportDamaged({ input, file: manifestFile, reason: `has ${file.size} bytes, more than a manifest has` })
+    return await file.handle.readFile('utf8')
+  } finally {
+    await file.handle.close()
+  }
+}
+
 /** The bytes of one file of an export. */
 export async function* readExportedFile(input: string, file: ExportedFile): AsyncGenerator<Buffer, void, undefined> {
   const damaged = (reason: string, cause?: unknown): Error =>
     new ExportDamaged({ input, file: file.name, reason }, cause)
-  if (basename(file.name) !== file.name) throw damaged('is not a name inside the export')
+  const { handle, size } = await openPlainFile(input, file.name)
   try {
-    yield* createReadStream(join(resolve(input), file.name), { highWaterMark: 256 * 1024 })
+    // Before it is read: a file may have no end.
+    if (size !== file.bytes) throw damaged(`has ${size} bytes instead of ${file.bytes}`)
+    yield* handle.createReadStream({ highWaterMark: 256 * 1024, autoClose: false, end: file.bytes })
   } catch (error) {
-    throw damaged((error as NodeJS.ErrnoException).code === 'ENOENT' ? 'is missing' : 'cannot be read', error)
+    throw isRillflowError(error) ? error : damaged('cannot be read', error)
+  } finally {
+    await handle.close()
   }
+}
+
+/** Refuses links, which may lead out of the folder, and pipes and devices, which may have no end. */
+async function openPlainFile(input: string, name: string): Promise<{ handle: FileHandle; size: number }> {
+  const damaged = (reason: string, cause?: unknown): Error => new ExportDamaged({ input, file: name, reason }, cause)
+  // Windows has neither flag, nor pipes among its files.
+  const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants as Partial<typeof constants> & { O_RDONLY: number }
+  const handle = await open(join(resolve(input), name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch((error: unknown) => {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ELOOP' || code === 'EMLINK') throw damaged('is a link', error)
+    throw damaged(isMissing(error) ? 'is missing' : 'cannot be read', error)
+  })
+  const found = await handle.stat()
+  if (found.isFile()) return { handle, size: found.size }
+  await handle.close()
+  throw damaged('is not a plain file')
+}
+
+function isMissing(error: unknown): boolean {
+  const code = (error as NodeJS.ErrnoException | undefined)?.code
+  return code === 'ENOENT' || code === 'ENOTDIR'
 }
 
 /** Compares the bytes of a file, as they are read, with its entry in the manifest. */

@@ -34,6 +34,26 @@ export function checkServer(log: Log): Check[] {
     },
     database.engine === 'pglite' ? embeddedDurability(database.files !== undefined) : serverDurability({ database }),
     {
+      name: 'server.tls',
+      ok: 'Connections to another machine are encrypted.',
+      async find() {
+        if (database.engine === 'pglite') return []
+        const [row] = await database.run<{ open: boolean }>(sql`/* doctor.tls */
+          select not s.ssl and coalesce(a.client_addr <<= '127.0.0.0/8' or a.client_addr = '::1', true) is false as open
+          from pg_stat_ssl as s
+          join pg_stat_activity as a on a.pid = s.pid
+          where s.pid = pg_backend_pid()`)
+        if (row?.open !== true) return []
+        return [
+          {
+            level: 'warning',
+            message: 'The connections to the server are not encrypted, and it is on another machine.',
+            fix: 'Turn on TLS on the server, and remove "ssl: false" or "sslmode=disable" here. Behind a pooler on the same machine as the server this can be left as it is.',
+          },
+        ]
+      },
+    },
+    {
       name: 'server.connections',
       ok: 'The server has enough connections for this store.',
       async find() {

@@ -8,7 +8,7 @@
  * its result cannot be stored, the dead letter is recorded all the same, with a note of that.
  */
 
-import { createHash } from 'node:crypto'
+import { fingerprint } from '../../consumers/dead-letters/fingerprint.ts'
 import { handlerRow } from '../../consumers/dead-letters/owner.ts'
 import { closeRetried, record, reopenRetried } from '../../consumers/dead-letters/row.ts'
 import { describeError, isInterruption } from '../../consumers/run/failure.ts'
@@ -187,7 +187,10 @@ export async function recordDeadLetter(
               from ${consumerNames(log).dead_letters} as l
               where l.consumer = ${consumer}::text
                 and l.event_id = ${event.id}::uuid), '-infinity')`
-  const firstFailedAt = fragment`(
+  const firstFailedAt =
+    attempt <= 1
+      ? fragment`null::timestamptz`
+      : fragment`(
           select min(a.at)
           ${attempts})`
   const earlier = fragment`coalesce((
@@ -226,14 +229,4 @@ async function countFailures(log: Log, handler: string, eventId: string): Promis
 export async function closeDeadLetter(log: Log, tx: Executor, execution: Claimed): Promise<void> {
   await closeRetried(log, execution.id, execution.attempt, tx)
   await unparkAfter(log, tx, execution)
-}
-
-/** Equal for failures that are alike: numbers and ids in the message are ignored. */
-export function fingerprint(handler: string, error: unknown): string {
-  const { name, code, message } = describeError(error)
-  const alike = message.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}|0x[0-9a-f]+|\d+/gi, '#').slice(0, 300)
-  return createHash('sha256')
-    .update([handler, name, code ?? '', alike].join('\n'))
-    .digest('hex')
-    .slice(0, 16)
 }

@@ -5,18 +5,15 @@
  *     its code does not fit its recorded steps ─► parked ─┬─ resume ──► it continues, with code that fits
  *                                                         └─ reject ──► a runner that has its handler dead-letters it
  */
-import type { ErrorDescription } from '../../consumers/run/failure.ts'
-import { type Named, nameOf } from '../../core/definition.ts'
-import { InvalidOption } from '../../core/errors.ts'
 import { canonicalUuid } from '../../core/id.ts'
-import { checkWhole, describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import type { Page } from '../../core/page.ts'
 import { type Fragment, fragment, joinFragments, numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { lockWorkflows, wakeSuspended } from '../dispatch/enqueue.ts'
 import { ExecutionNotParked } from '../errors.ts'
 import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
+import type { ExecutionDescription, ListExecutionsOptions } from './list-executions.ts'
 
 /** The executions of a store: `store.workflows.executions`. */
 export interface Executions {
@@ -26,29 +23,6 @@ export interface Executions {
   resume(executionId: string): Promise<void>
   /** Dead-letters an execution that was parked: a runner that has its handler does so, instead of running it. */
   reject(executionId: string): Promise<void>
-}
-
-export interface ListExecutionsOptions extends PageOptions {
-  /** Default: all. */
-  state?: ExecutionState | undefined
-  /** Only those of this handler. */
-  handler?: Named | undefined
-  /** Only those of this workflow. */
-  correlationId?: string | undefined
-}
-
-export interface ExecutionDescription {
-  readonly executionId: string
-  readonly handler: string
-  readonly version: number
-  readonly correlationId: string
-  readonly state: ExecutionState
-  readonly eventPosition: number
-  readonly attempt: number
-  /** When it became ready first. */
-  readonly queuedAt: Date
-  /** Why it is parked; undefined in other states. */
-  readonly error: ErrorDescription | undefined
 }
 
 /**
@@ -71,7 +45,7 @@ export type ExecutionState =
 export type OpenCounts = Readonly<Record<ExecutionState, number>>
 
 /** Each by an index of its own: its condition has to be the text of the statement. */
-const conditions: Readonly<Record<ExecutionState, Fragment>> = {
+export const conditions: Readonly<Record<ExecutionState, Fragment>> = {
   ready: fragment`x.state = 'ready'`,
   running: fragment`x.state = 'running' and x.worker is not null`,
   delayed: fragment`x.state = 'delayed'`,
@@ -83,7 +57,7 @@ const conditions: Readonly<Record<ExecutionState, Fragment>> = {
   stopping: fragment`x.state = 'stopping'`,
 }
 
-const executionStates = Object.keys(conditions) as ExecutionState[]
+export const executionStates: readonly ExecutionState[] = Object.keys(conditions) as ExecutionState[]
 
 /** In the text of the statement, too: without the limit the planner expects to read a tenth of the table. */
 const maxCounted = numeral(10_000)
@@ -115,67 +89,6 @@ export function sumOf(all: Iterable<OpenCounts>): OpenCounts {
 
 function countsOf(count: (at: number) => number): OpenCounts {
   return Object.fromEntries(executionStates.map((state, at) => [state, count(at)])) as unknown as OpenCounts
-}
-
-export async function listExecutions(log: Log, options: ListExecutionsOptions): Promise<Page<ExecutionDescription>> {
-  refuseUnknownOptions('store.workflows.executions.list', options, listOptionNames)
-  const { state, correlationId, after, limit = 100 } = options
-  checkWhole('limit', limit, 1, 10_000)
-  if (state !== undefined && !executionStates.includes(state)) {
-    const reason = `A list of executions needs one of ${executionStates.join(', ')} as "state", not ${describe(state)}.`
-    throw new InvalidOption({ option: 'state', reason })
-  }
-  const handler = options.handler === undefined ? null : nameOf(options.handler)
-  const [last] = after === undefined ? [undefined] : (decodeCursor(after, 1) as [string])
-  const { workflow_executions, workflow_routes, workflow_activity } = workflowNames(log)
-  const filters = [
-    state === undefined ? fragment`` : fragment`and ${conditions[state]}`,
-    correlationId === undefined ? fragment`` : fragment`and x.correlation_id = ${correlationId}::text`,
-  ]
-  const rows = await log.database.run<ExecutionRow>(sql`/* workflows.executions */
-    select x.id, x.correlation_id, x.state, x.position, x.attempt, x.queued_at, r.handler, r.version, parked.error
-    from ${workflow_executions} as x
-    join ${workflow_routes} as r on r.id = x.route
-    left join lateral (
-      select a.error
-      from ${workflow_activity} as a
-      where x.state = 'parked'
-        and a.correlation_id = x.correlation_id
-        and a.execution = x.id
-        and a.kind = 'parked'
-      order by a.position desc
-      limit 1) as parked on true
-    where (${last ?? null}::uuid is null or x.id > ${last ?? null}::uuid)
-      and (${handler}::text is null or r.handler = ${handler}::text)
-      ${joinFragments(filters, ' ')}
-    order by x.id
-    limit ${limit + 1}::integer`)
-  const { items, next } = pageOf(rows, limit, row => [row.id])
-  return { items: items.map(descriptionOf), next }
-}
-
-const listOptionNames = optionNames<ListExecutionsOptions>({
-  ...{ state: true, handler: true, correlationId: true, after: true, limit: true },
-})
-
-interface ExecutionRow {
-  id: string
-  correlation_id: string
-  state: ExecutionState
-  position: number
-  attempt: number
-  queued_at: Date
-  handler: string
-  version: number
-  error: ErrorDescription | null
-}
-
-function descriptionOf(row: ExecutionRow): ExecutionDescription {
-  const { id: executionId, correlation_id: correlationId, handler, version, state, attempt } = row
-  return {
-    ...{ executionId, handler, version, correlationId, state, attempt },
-    ...{ eventPosition: row.position, queuedAt: row.queued_at, error: row.error ?? undefined },
-  }
 }
 
 /** Lets it continue, or be dead-lettered: under the row of its workflow, and in its place among those of its lane. */

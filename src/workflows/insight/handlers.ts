@@ -14,7 +14,7 @@ import type { Transaction } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { HandlerNotFound } from '../errors.ts'
-import { checkCount, type HandlerKind, refusal } from '../handler.ts'
+import { checkCount, type HandlerKind, type RouteDefinition, refusal } from '../handler.ts'
 import type { WorkflowHints } from '../hints.ts'
 import { changeRoutes, lockDispatcher } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
@@ -59,6 +59,9 @@ export interface HandlerDescription {
   readonly pausedAt: Date | undefined
   readonly retiredAt: Date | undefined
   readonly createdAt: Date
+  /** It is given events after this position. */
+  readonly startPosition: number
+  readonly policy: HandlerPolicy
   /** Its open executions, by state. */
   readonly open: OpenCounts
   /** How many running workers have its code. If none has, its open executions wait for one; they are not lost. */
@@ -67,7 +70,26 @@ export interface HandlerDescription {
   readonly isBackfilling: boolean
 }
 
+/** How it is run, as it is stored. */
+export interface HandlerPolicy extends RouteDefinition {
+  readonly priority: number
+  readonly delayMs: number
+  readonly timeoutMs: number
+  readonly deadlineMs: number | undefined
+  readonly concurrency: number | undefined
+  readonly rate: { readonly limit: number; readonly perMs: number } | undefined
+}
+
 interface HandlerRow {
+  start_position: number
+  definition: RouteDefinition
+  priority: number
+  delay_ms: number
+  timeout_ms: number
+  deadline_ms: number | null
+  concurrency: number | null
+  rate_limit: number | null
+  rate_per_ms: number | null
   id: number
   handler: string
   version: number
@@ -91,7 +113,8 @@ export async function listHandlers(log: Log, options: PageOptions = {}): Promise
   const rows = await log.database.run<HandlerRow>(sql`/* workflows.handlers */
     select
       route.id, route.handler, route.version, route.kind, to_jsonb(route.types) as types, route.paused_at,
-      route.retired_at, route.created_at, route.backfill_position is not null as backfilling,
+      route.retired_at, route.created_at, route.start_position, route.definition, route.priority, route.delay_ms, route.timeout_ms,
+      route.deadline_ms, route.concurrency, route.rate_limit, route.rate_per_ms, route.backfill_position is not null as backfilling,
       (select count(*)
         from ${consumerNames(log).runners} as r
         where route.id = any(r.routes)
@@ -118,9 +141,23 @@ function descriptionOf(row: HandlerRow, open: OpenCounts): HandlerDescription {
     pausedAt: row.paused_at ?? undefined,
     retiredAt: row.retired_at ?? undefined,
     createdAt: row.created_at,
+    startPosition: row.start_position,
+    policy: policyOf(row),
     open,
     workers: Number(row.workers),
     isBackfilling: row.backfilling,
+  }
+}
+
+function policyOf(row: HandlerRow): HandlerPolicy {
+  return {
+    ...row.definition,
+    priority: row.priority,
+    delayMs: row.delay_ms,
+    timeoutMs: row.timeout_ms,
+    deadlineMs: row.deadline_ms ?? undefined,
+    concurrency: row.concurrency ?? undefined,
+    rate: row.rate_limit === null ? undefined : { limit: row.rate_limit, perMs: row.rate_per_ms! },
   }
 }
 

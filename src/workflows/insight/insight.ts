@@ -20,8 +20,25 @@ import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
 import type { SettledWatch } from '../settled.ts'
 import type { WorkflowStatus } from '../status.ts'
-import { type Activity, type Attempt, type AttemptsOptions, listAttempts, settleActivity } from './activity.ts'
+import {
+  type Activity,
+  type Attempt,
+  type AttemptsOptions,
+  listAttempts,
+  readActivity,
+  settleActivity,
+} from './activity.ts'
 import { type ListWorkflowsOptions, listWorkflows } from './list.ts'
+import {
+  type JoinDescription,
+  type OpenWait,
+  type RecordedStep,
+  readJoins,
+  readSteps,
+  readUndos,
+  readWaits,
+  type UndoDescription,
+} from './open-work.ts'
 import { readStats, type WorkflowStats } from './stats.ts'
 import { mermaidOf, readTree, type TreeOptions, type WorkflowTree } from './tree.ts'
 import { type WatchWorkflowOptions, type WatchWorkflowsOptions, watchActivity } from './watch.ts'
@@ -44,10 +61,20 @@ export interface Insight {
 export interface WorkflowInsight {
   /** The activity of its executions, from the beginning, each line once and in order, until the loop is left. */
   watch(options?: WatchWorkflowOptions): AsyncIterable<Activity>
+  /** The same, a page at a time, the oldest line first: 100 by default, at most 1000. */
+  activity(options?: PageOptions): Promise<Page<Activity>>
   /** Its events, the handlers they ran, the events these emitted, and so on. */
   tree(options?: TreeOptions): Promise<WorkflowTree>
   /** Its tree as the text of a Mermaid flowchart. */
   mermaid(options?: TreeOptions): Promise<string>
+  /** The steps, sleeps and waits that its open executions have recorded, at most 1000. */
+  steps(): Promise<RecordedStep[]>
+  /** What its open executions wait for: events and children. */
+  waits(): Promise<OpenWait[]>
+  /** Its open joins, with what has arrived. */
+  joins(): Promise<JoinDescription[]>
+  /** The undos that its steps have recorded, the oldest first. */
+  undos(): Promise<UndoDescription[]>
 }
 
 export interface InsightParts {
@@ -80,6 +107,11 @@ export function openInsight({ log, hints, settledWatch, pollMs }: InsightParts):
       watch: (options = {}) => watchActivity(watchParts, { ...options, correlationId }, 'start'),
       tree: options => readTree(log, correlationId, options),
       mermaid: async options => mermaidOf(await readTree(log, correlationId, options)),
+      activity: (options = {}) => pageOfActivity(log, correlationId, options),
+      steps: () => readSteps(log, correlationId),
+      waits: () => readWaits(log, correlationId),
+      joins: () => readJoins(log, correlationId),
+      undos: () => readUndos(log, correlationId),
     }),
     close: () => activityWatch.close(new StoreClosed({})),
   }
@@ -166,4 +198,14 @@ export async function listWorkers(log: Log, options: PageOptions): Promise<Page<
     })),
     next,
   }
+}
+
+async function pageOfActivity(log: Log, correlationId: string, options: PageOptions): Promise<Page<Activity>> {
+  refuseUnknownOptions('activity', options, pageOptionNames)
+  const { after, limit = 100 } = options
+  checkWhole('limit', limit, 1, 1_000)
+  const [last] = after === undefined ? [0] : (decodeCursor(after, 1) as [number])
+  const { settled } = await settleActivity(log)
+  const lines = await readActivity(log, { correlationId }, { after: last, to: settled, limit: limit + 1 })
+  return pageOf(lines, limit, line => [line.position])
 }

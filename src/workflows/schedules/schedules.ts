@@ -42,6 +42,8 @@ import { dueTimes } from './times.ts'
 export interface Schedules {
   /** By name: 1000 in a page by default. */
   list(options?: PageOptions): Promise<Page<ScheduleStatus>>
+  /** Its next due times, 5 by default, at most 100; none if it is paused or done. */
+  next(schedule: Named, count?: number): Promise<Date[]>
   /** A run that has begun still ends; none begins, except by `trigger`. */
   pause(schedule: Named): Promise<void>
   /** Continues with the next due time. Times that came due meanwhile are skipped; a one-time schedule still runs. */
@@ -113,6 +115,11 @@ export function openSchedules(
       await sync()
       return listSchedules(log, scheduler, options)
     },
+    async next(schedule, count = 5) {
+      checkCount(`The due times of a schedule`, 'count', count, 1, 100)
+      await sync()
+      return nextTimes(log, nameOf(schedule), count)
+    },
     async pause(schedule) {
       const name = nameOf(schedule)
       await sync()
@@ -156,6 +163,24 @@ export function openSchedules(
       })
     },
   }
+}
+
+async function nextTimes(log: Log, name: string, count: number): Promise<Date[]> {
+  const [row] = await log.database.run<{ definition: StoredSchedule; next_at: Date | null; paused: boolean }>(
+    sql`/* workflows.next_times */
+      select definition, next_at, paused_at is not null as paused
+      from ${workflowNames(log).workflow_schedules}
+      where name = ${name}::text`,
+  )
+  if (row === undefined) throw await notFound(log, name)
+  const times: Date[] = []
+  const due = dueTimes(row.definition)
+  let next = row.paused ? undefined : (row.next_at ?? undefined)
+  while (next !== undefined && times.length < count) {
+    times.push(next)
+    next = due.next(next)
+  }
+  return times
 }
 
 async function listSchedules(

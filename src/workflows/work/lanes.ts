@@ -88,7 +88,7 @@ async function listLanes(log: Log, options: ListLanesOptions): Promise<Page<Lane
   refuseUnknownOptions('store.workflows.lanes.list', options, ['handler', 'isParked', ...pageOptionNames])
   const { handler, isParked, limit = 100, after } = options
   checkCount('A list of lanes', 'limit', limit, 1, 10_000)
-  const prefix = handler === undefined ? null : laneOfHandler(nameOf(handler))
+  const prefix = handler === undefined ? null : laneOfHandler(checkName('Handler', nameOf(handler)))
   const rows = await log.database.run<{
     lane: string
     parked: boolean
@@ -104,7 +104,7 @@ async function listLanes(log: Log, options: ListLanesOptions): Promise<Page<Lane
     order by l.lane
     limit ${limit + 1}::integer`)
   const page = pageOf(rows, limit, last => [last.lane])
-  return { ...page, items: page.items.map(row => ({ ...keyOf(row.lane), ...laneStateOf(row) })) }
+  return { ...page, items: page.items.map(row => ({ ...keyOfLane(row.lane), ...laneStateOf(row) })) }
 }
 
 function laneStateOf(row: {
@@ -115,7 +115,8 @@ function laneStateOf(row: {
   return { isParked: row.parked, parkedFor: row.event_id ?? undefined, open: row.open }
 }
 
-function keyOf(lane: string): Pick<Lane, 'handler' | 'key'> {
+/** The handler of a lane, and its key. */
+export function keyOfLane(lane: string): Pick<Lane, 'handler' | 'key'> {
   const end = lane.indexOf('/')
   return { handler: decodeURIComponent(lane.slice(0, end)), key: lane.slice(end + 1) }
 }

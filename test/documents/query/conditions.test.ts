@@ -172,3 +172,12 @@ test('fields of any name can be queried', async () => {
     ).toBe(0)
   }
 })
+
+test('the field of the empty name is not taken for the document itself', async () => {
+  const { ids } = await openCustomers({ ada: { '': 'x' }, bob: { name: 'x' } } as never, { gin: false })
+
+  const whole = await ids(c => eq(c as never, 'x' as never))
+  const named = await ids(c => eq(at(c as never, '' as never) as never, 'x' as never))
+
+  expect([whole, named]).toEqual([[], ['ada']])
+})

@@ -30,7 +30,15 @@ test('a store exported to the other engine and back has the same rows in every t
   await importStore(home, { input: back })
 
   const rows = await rowsOf(shop)
-  const filled = ['consumers', 'customer_totals', 'customers', 'customers__history', 'events', 'idempotency_keys']
+  const filled = [
+    'audit',
+    'consumers',
+    'customer_totals',
+    'customers',
+    'customers__history',
+    'events',
+    'idempotency_keys',
+  ]
   filled.push(
     'inline_changes',
     'stream_aliases',

@@ -1,6 +1,6 @@
 /**
- * `rillflow dev`: everything for development in one process: it syncs the schema, runs the configuration, serves health and
- * metrics, and shows events and failures as they happen.
+ * `rillflow dev`: everything for development in one process: it syncs the schema, runs the configuration, serves the console,
+ * health and metrics, and shows events and failures as they happen.
  *
  *     configuration, or shop.ts ──► open, synced ──► store.start() ──► showLive: events, failures, a summary every 5 s
  *                                                └─► startHealth       introduction: commands to try in a second terminal
@@ -77,16 +77,19 @@ export const dev: Command = defineCommand({
   },
 })
 
+/** It is for development, so the console may do everything. */
+const mayWrite = { console: { access: 'admin' } } as const
+
 const defaultAddress: Address = { host: '127.0.0.1', port: 9464, token: undefined }
 
 /** At the given address; without one at the default port, or at a free port if that one is used. */
 async function startHealthSomewhere(store: Store, address: Address | undefined, out: Output): Promise<StoreServer> {
-  if (address !== undefined) return startHealth(store, address, out)
+  if (address !== undefined) return startHealth(store, address, out, mayWrite)
   try {
-    return await startHealth(store, defaultAddress, out)
+    return await startHealth(store, defaultAddress, out, mayWrite)
   } catch (error) {
     if (!isRillflowError(error, 'invalid_option')) throw error
-    return startHealth(store, { ...defaultAddress, port: 0 }, out)
+    return startHealth(store, { ...defaultAddress, port: 0 }, out, mayWrite)
   }
 }
 
@@ -148,6 +151,7 @@ function introduction(
     '',
     `${bold(isShop ? 'The shop' : 'Your store')} is open: ${where}, schema ${store.schema.name}. Press Ctrl-C to stop.`,
     dim(`Running ${summary}.`),
+    `See it in a browser: ${bold(cyan(url))}`,
     '',
     'In a second terminal:',
     `  ${cyan(`curl -s ${url}/health/ready`)}`,

@@ -1,0 +1,71 @@
+/**
+ * The collections of a store: those that this process has opened, and all tables that have the columns of one. The
+ * number of documents is the server's estimate, because an exact one would read every row.
+ */
+import { type Page, type PageOptions, pageOfAll } from '../core/page.ts'
+import { sql } from '../database/sql.ts'
+import type { IndexAdvice } from './advisor.ts'
+import type { DocumentParts } from './collection.ts'
+import type { Documents } from './documents.ts'
+
+export interface CollectionDescription {
+  readonly name: string
+  /** Whether this process has opened it with its definition, or by its name; otherwise it can only be read here. */
+  readonly isOpen: boolean
+  /** Whether it is the read model of a projection that is registered here. */
+  readonly isProjection: boolean
+  /** The number of documents, as the server estimates it; undefined if it was never analyzed. */
+  readonly estimate: number | undefined
+  /** The size of its table with its indexes. */
+  readonly bytes: number
+  readonly indexes: readonly string[]
+  /** Whether every version is stored. */
+  readonly hasHistory: boolean
+  /** Indexes that the queries of this process would have used. */
+  readonly advice: readonly IndexAdvice[]
+}
+
+export async function listCollections(
+  { database, schema, isProjection }: DocumentParts,
+  opened: ReadonlyMap<string, Documents>,
+  options: PageOptions,
+): Promise<Page<CollectionDescription>> {
+  const rows = await database.run<{
+    name: string
+    estimate: number
+    bytes: number
+    indexes: string[] | null
+    history: boolean
+  }>(sql`/* documents.collections */
+    select c.relname::text as name, c.reltuples::float8 as estimate, pg_total_relation_size(c.oid)::float8 as bytes,
+      (select jsonb_agg(i.relname::text order by i.relname)
+        from pg_index as x
+        join pg_class as i on i.oid = x.indexrelid
+        where x.indrelid = c.oid) as indexes,
+      exists (
+        select
+        from pg_class as h
+        where h.relnamespace = c.relnamespace
+          and h.relname = c.relname || '__history') as history
+    from pg_class as c
+    join pg_namespace as n on n.oid = c.relnamespace
+    where n.nspname = ${schema.name}::text
+      and c.relkind = 'r'
+      and c.relname not like '%\\_\\_%'
+      and (select count(*)
+        from pg_attribute as a
+        where a.attrelid = c.oid
+          and a.attname in ('id', 'body', 'version', 'created_at', 'updated_at', 'deleted_at')) = 6
+    order by c.relname`)
+  const found = rows.map(row => ({
+    name: row.name,
+    isOpen: opened.has(row.name),
+    isProjection: isProjection(row.name),
+    estimate: row.estimate < 0 ? undefined : row.estimate,
+    bytes: row.bytes,
+    indexes: row.indexes ?? [],
+    hasHistory: row.history,
+    advice: opened.get(row.name)?.adviseIndexes() ?? [],
+  }))
+  return pageOfAll('store.documents.list', found, options, each => each.name)
+}

@@ -1,0 +1,221 @@
+/**
+ * One live connection. Each topic has a source that puts messages into a small buffer and waits while it is full; the
+ * stream takes them out whenever its client reads, at most every 100 ms.
+ */
+import { onAbort, sleep } from '../../core/abort.ts'
+import { InvalidOption } from '../../core/errors.ts'
+import type { EventFilter } from '../../events/read/log.ts'
+import type { Redaction } from '../access/redact.ts'
+import type { Operations } from '../api/operations.ts'
+import type { StoreReadings } from '../api/readings.ts'
+import { shownEvent } from '../api/shown.ts'
+import type { ApiStore } from '../api/source.ts'
+
+export type Topic = 'figures' | 'events' | 'activity' | 'deadLetters' | 'operations'
+export const topics: readonly Topic[] = ['figures', 'events', 'activity', 'deadLetters', 'operations']
+
+export interface FeedOptions {
+  readonly topics: readonly Topic[]
+  /** Of the events. */
+  readonly filter: EventFilter
+  /** Of the activity. */
+  readonly correlationId: string | undefined
+  /** The id of the last message that the client has. */
+  readonly after: string | undefined
+  readonly redact: Redaction
+  readonly store: ApiStore
+  readonly readings: StoreReadings
+  readonly operations: Operations
+  readonly signal: AbortSignal
+  readonly onEnd: () => void
+}
+
+const batchMs = 100
+const figuresMs = 2_000
+const commentMs = 15_000
+const retryMs = 3_000
+const maxBuffered = 500
+/** A client that is further behind is set to now. */
+const maxBehind = 5_000
+
+export async function openFeed(options: FeedOptions): Promise<Response> {
+  const start = await startOf(options)
+  const ended = new AbortController()
+  const end = (): void => {
+    if (ended.signal.aborted) return
+    ended.abort()
+    options.onEnd()
+  }
+  onAbort(options.signal, end)
+  const buffer = openBuffer(start)
+  if (start.gap !== undefined) buffer.add('gap', start.gap)
+  for (const source of sourcesOf({ ...options, signal: ended.signal }, start, buffer)) source.catch(() => end())
+
+  const encoder = new TextEncoder()
+  let saidAt = performance.now()
+  let isFirst = true
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        if (isFirst) {
+          isFirst = false
+          controller.enqueue(encoder.encode(`retry: ${retryMs}\n\n`))
+          return
+        }
+        for (;;) {
+          if (ended.signal.aborted) return controller.close()
+          const text = buffer.take() || (performance.now() - saidAt > commentMs ? ':\n\n' : '')
+          if (text !== '') {
+            saidAt = performance.now()
+            controller.enqueue(encoder.encode(text))
+            return
+          }
+          await buffer.filled(Math.max(1, commentMs - (performance.now() - saidAt)), ended.signal)
+          // Messages that come together are sent together.
+          if (!ended.signal.aborted) await sleep(batchMs, { unref: true })
+        }
+      },
+      cancel: end,
+    },
+    { highWaterMark: 0 },
+  )
+  return new Response(body, {
+    headers: {
+      'content-type': 'text/event-stream',
+      'cache-control': 'no-store',
+      'x-accel-buffering': 'no',
+      'x-content-type-options': 'nosniff',
+    },
+  })
+}
+
+interface Start {
+  readonly log: number
+  readonly activity: number | 'now'
+  readonly gap: object | undefined
+}
+
+/** Where the client was, or now. */
+async function startOf({ store, after }: FeedOptions): Promise<Start> {
+  const { settled } = await store.events.settled()
+  if (after === undefined) return { log: settled, activity: 'now', gap: undefined }
+  const [, log, activity] = /^e(\d{1,16})\.a(\d{0,16})$/.exec(after) ?? []
+  if (log === undefined)
+    throw new InvalidOption({
+      option: 'after',
+      reason: 'The parameter "after" must be the id of a message of the feed.',
+    })
+  const from = Math.min(Number(log), settled)
+  const lines = activity === '' ? ('now' as const) : Number(activity)
+  if (settled - from <= maxBehind) return { log: from, activity: lines, gap: undefined }
+  return { log: settled, activity: 'now', gap: { topic: 'events', from, to: settled } }
+}
+
+function sourcesOf(options: FeedOptions, start: Start, buffer: Buffer): Promise<void>[] {
+  const { store, readings, redact, filter, correlationId, signal } = options
+  const isWanted = (topic: Topic): boolean => options.topics.includes(topic)
+  const sources: Promise<void>[] = []
+  if (isWanted('figures')) sources.push(everyTwoSeconds())
+  if (isWanted('events')) sources.push(followEvents())
+  if (isWanted('activity') || isWanted('deadLetters')) sources.push(followActivity())
+  if (isWanted('operations')) {
+    const leave = options.operations.watch(operation => buffer.add('operations', operation))
+    onAbort(signal, leave)
+  }
+  return sources
+
+  async function everyTwoSeconds(): Promise<void> {
+    while (!signal.aborted) {
+      buffer.replace('figures', await readings.figures())
+      await sleep(figuresMs, { unref: true })
+    }
+  }
+  async function followEvents(): Promise<void> {
+    for await (const event of store.events.tail({ ...filter, from: start.log, signal })) {
+      buffer.add('events', shownEvent(redact.event(event)), { log: event.position })
+      await buffer.room(signal)
+    }
+  }
+  async function followActivity(): Promise<void> {
+    for await (const line of store.workflows.watch({ from: start.activity, correlationId, signal })) {
+      const shown = { ...line, error: redact.error(line.error) }
+      if (isWanted('activity')) buffer.add('activity', shown, { activity: line.position })
+      if (isWanted('deadLetters') && isForGood(line.kind, line.outcome)) buffer.add('deadLetters', shown)
+      await buffer.room(signal)
+    }
+  }
+}
+
+/** A failure that is not retried is a dead letter. */
+function isForGood(kind: string, outcome: string | undefined): boolean {
+  return kind === 'failed' && outcome !== 'retry' && outcome !== 'timeout'
+}
+
+interface Buffer {
+  add(topic: Topic | 'gap', message: object, at?: { log?: number; activity?: number }): void
+  /** Only the latest is sent. */
+  replace(topic: Topic, message: object): void
+  /** Everything that has been added, as text; empty if nothing was. */
+  take(): string
+  /** Resolves when something is there, or after a while. */
+  filled(withinMs: number, signal: AbortSignal): Promise<void>
+  /** Resolves when there is room for more. */
+  room(signal: AbortSignal): Promise<void>
+}
+
+function openBuffer(start: Start): Buffer {
+  const messages = new Map<string, object[]>()
+  let count = 0
+  let place = { log: start.log, activity: start.activity === 'now' ? '' : String(start.activity) }
+  let wake = (): void => {}
+  const waiting = new Set<() => void>()
+  return {
+    add(topic, message, at) {
+      const list = messages.get(topic) ?? []
+      messages.set(topic, list)
+      list.push(message)
+      count++
+      if (at?.log !== undefined) place = { ...place, log: at.log }
+      if (at?.activity !== undefined) place = { ...place, activity: String(at.activity) }
+      wake()
+    },
+    replace(topic, message) {
+      messages.set(topic, [message])
+      wake()
+    },
+    take() {
+      if (messages.size === 0) return ''
+      const id = `e${place.log}.a${place.activity}`
+      const text = [...messages].map(([topic, list]) => `event: ${topic}\nid: ${id}\ndata: ${JSON.stringify(list)}\n\n`)
+      messages.clear()
+      count = 0
+      for (const go of [...waiting]) go()
+      return text.join('')
+    },
+    async filled(withinMs, signal) {
+      if (messages.size > 0) return
+      await new Promise<void>(resolve => {
+        const timer = setTimeout(resolve, withinMs)
+        const release = onAbort(signal, resolve)
+        wake = () => {
+          clearTimeout(timer)
+          release()
+          resolve()
+        }
+      })
+      wake = () => {}
+    },
+    async room(signal) {
+      if (count < maxBuffered) return
+      await new Promise<void>(resolve => {
+        const go = (): void => {
+          waiting.delete(go)
+          release()
+          resolve()
+        }
+        const release = onAbort(signal, () => resolve())
+        waiting.add(go)
+      })
+    },
+  }
+}

@@ -1,0 +1,211 @@
+/**
+ * The inside of one workflow: the recorded calls of its open executions, what they wait for, its joins and its undos.
+ * Each is read by an index of its workflow or its executions, at most 1000 rows.
+ */
+import { numeral, sql } from '../../database/sql.ts'
+import type { Log } from '../../events/log.ts'
+import type { JoinState } from '../joins/arrive.ts'
+import { workflowNames } from '../schema.ts'
+
+/** A call that a handler has made of its context: a step, a sleep, a wait, a child. */
+export interface RecordedStep {
+  readonly executionId: string
+  readonly handler: string
+  readonly kind: string
+  readonly name: string
+  readonly state: string
+  /** The number of the call in its attempt. */
+  readonly ordinal: number
+  readonly at: Date
+  readonly dueAt: Date | undefined
+  /** Its result, or its failure, as it is stored. */
+  readonly result: unknown
+  /** The place in the log of the event that a wait was given. */
+  readonly eventPosition: number | undefined
+}
+
+export interface OpenWait {
+  readonly executionId: string
+  readonly handler: string
+  readonly name: string
+  /** It waits for an event of this type; undefined if it waits for a child. */
+  readonly type: string | undefined
+  /** It waits for this workflow to settle. */
+  readonly child: string | undefined
+  /** The fields that the event must have. */
+  readonly match: unknown
+  /** When it ends without an event. */
+  readonly dueAt: Date | undefined
+}
+
+export interface JoinDescription {
+  readonly id: string
+  readonly handler: string
+  readonly version: number
+  readonly state: JoinState
+  readonly size: number
+  readonly arrived: number
+  readonly failed: number
+  readonly empty: number
+  readonly openedAt: Date
+  readonly closedAt: Date | undefined
+  readonly deadlineAt: Date | undefined
+  /** By index; those that have not come yet are missing. At most 1000. */
+  readonly entries: readonly {
+    readonly index: number
+    readonly outcome: string
+    readonly eventPosition: number | undefined
+  }[]
+}
+
+export interface UndoDescription {
+  readonly executionId: string
+  readonly handler: string
+  readonly step: string
+  readonly state: string
+  readonly at: Date
+  readonly data: unknown
+  readonly result: unknown
+}
+
+const maxRows = numeral(1_000)
+
+export async function readSteps(log: Log, correlationId: string): Promise<RecordedStep[]> {
+  const { workflow_executions, workflow_steps, workflow_routes } = workflowNames(log)
+  const rows = await log.database.run<{
+    execution: string
+    handler: string
+    kind: string
+    name: string
+    state: string
+    ordinal: number
+    at: Date
+    due_at: Date | null
+    result: unknown
+    position: number | null
+  }>(sql`/* workflows.steps_of */
+    select s.execution, r.handler, s.kind, s.name, s.state, s.ordinal, s.at, s.due_at, s.result, s.position
+    from ${workflow_executions} as x
+    join ${workflow_steps} as s on s.execution = x.id
+    join ${workflow_routes} as r on r.id = x.route
+    where x.correlation_id = ${correlationId}::text
+    order by s.execution, s.track, s.ordinal
+    limit ${maxRows}`)
+  return rows.map(row => ({
+    executionId: row.execution,
+    handler: row.handler,
+    kind: row.kind,
+    name: row.name,
+    state: row.state,
+    ordinal: row.ordinal,
+    at: row.at,
+    dueAt: row.due_at ?? undefined,
+    result: row.result ?? undefined,
+    eventPosition: row.position ?? undefined,
+  }))
+}
+
+export async function readWaits(log: Log, correlationId: string): Promise<OpenWait[]> {
+  const { workflow_executions, workflow_waits, workflow_steps, workflow_routes } = workflowNames(log)
+  const rows = await log.database.run<{
+    execution: string
+    handler: string
+    name: string
+    type: string | null
+    child: string | null
+    match: unknown
+    due_at: Date | null
+  }>(sql`/* workflows.waits_of */
+    select w.execution, r.handler, w.name, w.type, w.child, w.match, s.due_at
+    from ${workflow_executions} as x
+    join ${workflow_waits} as w on w.execution = x.id
+    join ${workflow_routes} as r on r.id = x.route
+    left join ${workflow_steps} as s on s.execution = w.execution and s.kind = w.kind and s.name = w.name
+    where x.correlation_id = ${correlationId}::text
+    order by w.execution, w.ordinal
+    limit ${maxRows}`)
+  return rows.map(row => ({
+    executionId: row.execution,
+    handler: row.handler,
+    name: row.name,
+    type: row.type ?? undefined,
+    child: row.child ?? undefined,
+    match: row.match ?? undefined,
+    dueAt: row.due_at ?? undefined,
+  }))
+}
+
+/** The open ones: those that have closed are part of the tree. */
+export async function readJoins(log: Log, correlationId: string): Promise<JoinDescription[]> {
+  const { workflow_joins, workflow_join_entries, workflow_routes } = workflowNames(log)
+  const rows = await log.database.run<{
+    id: string
+    handler: string
+    version: number
+    state: JoinState
+    size: number
+    arrived: number
+    failed: number
+    empty: number
+    opened_at: Date
+    closed_at: Date | null
+    deadline_at: Date | null
+    entries: { index: number; outcome: string; position: number | null }[] | null
+  }>(sql`/* workflows.joins_of */
+    select j.id, r.handler, r.version, j.state, j.size, j.arrived, j.failed, j.empty, j.opened_at, j.closed_at,
+      j.deadline_at,
+      (select jsonb_agg(jsonb_build_object('index', e.index, 'outcome', e.outcome, 'position', e.position) order by e.index)
+        from (
+          select index, outcome, position
+          from ${workflow_join_entries}
+          where join_id = j.id
+          order by index
+          limit ${maxRows}) as e) as entries
+    from ${workflow_joins} as j
+    join ${workflow_routes} as r on r.id = j.route
+    where j.correlation_id = ${correlationId}::text
+      and j.state = 'open'
+    order by j.opened_at, j.id
+    limit 100`)
+  return rows.map(row => ({
+    id: row.id,
+    handler: row.handler,
+    version: row.version,
+    state: row.state,
+    size: row.size,
+    arrived: row.arrived,
+    failed: row.failed,
+    empty: row.empty,
+    openedAt: row.opened_at,
+    closedAt: row.closed_at ?? undefined,
+    deadlineAt: row.deadline_at ?? undefined,
+    entries: (row.entries ?? []).map(({ index, outcome, position }) => ({
+      index,
+      outcome,
+      eventPosition: position ?? undefined,
+    })),
+  }))
+}
+
+export async function readUndos(log: Log, correlationId: string): Promise<UndoDescription[]> {
+  const rows = await log.database.run<{
+    execution: string
+    handler: string
+    step: string
+    state: string
+    at: Date
+    data: unknown
+    result: unknown
+  }>(sql`/* workflows.undos_of */
+    select execution, handler, step, state, at, data, result
+    from ${workflowNames(log).workflow_undos}
+    where correlation_id = ${correlationId}::text
+    order by id
+    limit ${maxRows}`)
+  return rows.map(({ execution, data, result, ...row }) => ({
+    ...row,
+    executionId: execution,
+    data: data ?? undefined,
+    result: result ?? undefined,
+  }))
+}
