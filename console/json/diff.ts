@@ -1,6 +1,6 @@
 /** What changed between two values: by path, arrays by index. Shared by states, attempts, versions and edits. */
 import { compact, type Node } from './json.ts'
-import { childrenOf, inline, type Line, type Piece, type Place, placeOf, write } from './lines.ts'
+import { childrenOf, flatOf, type Line, type Piece, type Place, placeOf, write } from './lines.ts'
 
 export interface Difference {
   readonly lines: readonly Line[]
@@ -19,7 +19,8 @@ function compare(before: Node, after: Node, place: Place, lines: Line[]): number
     write(after, place, new Set(), lines)
     return 0
   }
-  const isNested = before.kind === after.kind && inline(before) === undefined && inline(after) === undefined
+  const isNested =
+    before.kind === after.kind && flatOf(before, place.path) === undefined && flatOf(after, place.path) === undefined
   if (isNested && (after.kind === 'object' || after.kind === 'array')) return compareWithin(before, after, place, lines)
   signed('del', before, place, lines)
   signed('add', after, place, lines)

@@ -37,7 +37,7 @@ export interface Place {
 export function write(node: Node, place: Place, folded: ReadonlySet<string>, lines: Line[]): void {
   const { path, indent, lead, comma } = place
   const end: Piece[] = comma ? [{ tone: 'p', text: ',' }] : []
-  const flat = inline(node)
+  const flat = flatOf(node, path)
   if (flat !== undefined) {
     lines.push({ path, indent, pieces: [...lead, ...flat, ...end] })
     return
@@ -54,6 +54,11 @@ export function write(node: Node, place: Place, folded: ReadonlySet<string>, lin
     write(value, placeOf(node, place, key, index < children.length - 1), folded, lines)
   })
   lines.push({ path: `${path}/`, indent, pieces: [{ tone: 'p', text: close }, ...end] })
+}
+
+/** The pieces of a value that stands on one line; the outermost value has a line for each field. */
+export function flatOf(node: Node, path: string): Piece[] | undefined {
+  return path === '' && childrenOf(node).length > 0 ? undefined : inline(node)
 }
 
 export function placeOf(parent: Node, { path, indent }: Place, key: string, comma: boolean): Place {
@@ -77,7 +82,7 @@ export function childrenOf(node: Node): readonly (readonly [key: string, value: 
 }
 
 /** The pieces of a plain value, or of a container that fits on a line. */
-export function inline(node: Node): Piece[] | undefined {
+function inline(node: Node): Piece[] | undefined {
   if (node.kind === 'text') return [{ tone: 's', text: node.text }]
   if (node.kind === 'number') return [{ tone: 'n', text: node.text }]
   if (node.kind === 'word') return [{ tone: 'w', text: node.text }]

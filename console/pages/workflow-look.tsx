@@ -1,9 +1,9 @@
 /** How states of workflows, executions and attempts look. */
 import type { Json } from '../../src/server/api/contract.ts'
 import type { Attempt } from '../../src/workflows/insight/activity.ts'
-import type { HandlerNode } from '../../src/workflows/insight/tree.ts'
 import type { WorkflowState } from '../../src/workflows/status.ts'
 import { State, type StateLook } from '../parts/parts.tsx'
+import type { ExecutionLookState } from './workflow/replay.ts'
 
 const workflow: Record<WorkflowState, StateLook> = {
   running: { shape: 'running', tone: 'run', word: 'Running' },
@@ -19,8 +19,6 @@ const workflow: Record<WorkflowState, StateLook> = {
 export function workflowLook(state: WorkflowState): StateLook {
   return workflow[state]
 }
-
-export type ExecutionLookState = HandlerNode['state'] | 'none'
 
 const execution: Record<ExecutionLookState, StateLook> = {
   ready: { shape: 'queued', tone: 'rest', word: 'Queued' },

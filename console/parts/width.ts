@@ -1,11 +1,11 @@
-/** The width of a place of a drawing, so that its text keeps its size. */
-import type { RefObject } from 'preact'
+/** The width of the place of a drawing, so that its text keeps its size. */
 import { useLayoutEffect, useState } from 'preact/hooks'
 
-export function useWidth(place: RefObject<HTMLElement | null>, initial: number): number {
+/** Give the first to the place as its `ref`. */
+export function useWidth(initial: number): [place: (box: HTMLElement | null) => void, width: number] {
+  const [box, setBox] = useState<HTMLElement | null>(null)
   const [width, setWidth] = useState(initial)
   useLayoutEffect(() => {
-    const box = place.current
     if (box === null) return
     const measure = (): void => {
       const { paddingLeft, paddingRight } = getComputedStyle(box)
@@ -16,6 +16,6 @@ export function useWidth(place: RefObject<HTMLElement | null>, initial: number):
     resized.observe(box)
     measure()
     return () => resized.disconnect()
-  }, [place])
-  return width
+  }, [box])
+  return [setBox, width]
 }

@@ -51,5 +51,3 @@ export function ownPath(path: string): string {
   const start = pageUrl('/') === '/' ? '' : pageUrl('/')
   return path.startsWith(start) ? path.slice(start.length) || '/' : path
 }
-
-export const base = place.base

@@ -21,8 +21,7 @@ test('TLS is on by default for a server on another machine, unless the url or th
   expect(tlsOf('postgres://db/shop', false)).toBe(false)
 })
 
-// An embedded store has no password.
-test.skipIf(!onServer)(
+test.runIf(onServer)(
   'a password comes from a text, the environment, a file or a function, and is asked for each connection',
   async () => {
     const { store, schema } = await openShop()

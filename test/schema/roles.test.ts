@@ -164,8 +164,7 @@ async function refusedCalls(store: Store<ShopMap>, calls: Calls): Promise<Record
   return refused
 }
 
-// An embedded store has one role.
-test.skipIf(!onServer)(
+test.runIf(onServer)(
   'an owner can do everything, a writer all but change the structure, a reader only read',
   async () => {
     const owner = await openStore({ ...definitions, url: urls.owner, schema, migrate: true, logger: false })

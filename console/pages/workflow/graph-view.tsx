@@ -3,10 +3,10 @@ import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { duration } from '../../parts/format.ts'
 import { ShapeAt } from '../../parts/icon.tsx'
 import type { Tone } from '../../parts/parts.tsx'
-import { type ExecutionLookState, executionLook } from '../workflow-look.tsx'
+import { executionLook } from '../workflow-look.tsx'
 import type { HandlerAt } from './boxes.ts'
 import { type Edge, type Layout, layOut, type PlacedBox } from './graph.ts'
-import type { WorkflowAt } from './replay.ts'
+import type { ExecutionLookState, WorkflowAt } from './replay.ts'
 
 interface GraphProps {
   tree: { readonly roots: Parameters<typeof layOut>[0] }

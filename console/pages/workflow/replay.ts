@@ -2,7 +2,10 @@
 
 import type { Json } from '../../../src/server/api/contract.ts'
 import type { Activity } from '../../../src/workflows/insight/activity.ts'
-import type { ExecutionLookState } from '../workflow-look.tsx'
+import type { HandlerNode } from '../../../src/workflows/insight/tree.ts'
+
+/** The state of an execution; `none` before there is one. */
+export type ExecutionLookState = HandlerNode['state'] | 'none'
 
 export type Line = Json<Activity>
 

@@ -1,5 +1,5 @@
 /** The timeline as a drawing: queued apart from running, waits hatched, idle time folded and named. */
-import { useMemo, useRef, useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import { duration } from '../../parts/format.ts'
 import { ShapeAt } from '../../parts/icon.tsx'
 import { Panel } from '../../parts/parts.tsx'
@@ -23,8 +23,7 @@ interface TimelineProps {
 
 export function Timeline({ lines, isOpen, chosen, cursor, href }: TimelineProps) {
   const [isFolded, setFolded] = useState(true)
-  const place = useRef<HTMLDivElement>(null)
-  const width = useWidth(place, 900)
+  const [place, width] = useWidth(900)
   const tracks = useMemo(() => {
     const end = isOpen ? Date.now() : Math.max(...lines.map(line => Date.parse(line.at)))
     return tracksOf(lines, end)
