@@ -5,6 +5,7 @@ import { Hono } from 'hono'
 import { expect, onTestFinished, test } from 'vitest'
 import { type Role, roles } from '../../src/server/api/route.ts'
 import { routes } from '../../src/server/api/routes/routes.ts'
+import { senderOf } from '../../src/server/app.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { serve } from './api.ts'
 
@@ -245,4 +246,14 @@ test('the handler is mounted in Hono, and in a server of node:http as Express an
 
   expect([inHono.status, listed.status, archived.status]).toEqual([200, 200, 200])
   expect(await store.streams.describe('order-1')).toMatchObject({ state: 'archived', reason: 'old' })
+})
+
+test('the address and the prefix that a proxy tells are believed only of a trusted proxy', () => {
+  const headers = { 'x-forwarded-for': '203.0.113.9, 198.51.100.7', 'x-forwarded-prefix': '/ops/' }
+  const asked = new Request('http://shop.example/events', { headers })
+  const hostile = new Request('http://shop.example/events', { headers: { 'x-forwarded-prefix': '/"><script>' } })
+
+  expect(senderOf(asked, '::ffff:10.0.0.2', ['10.0.0.2'])).toEqual({ address: '198.51.100.7', prefix: '/ops' })
+  expect(senderOf(asked, '10.0.0.3', ['10.0.0.2'])).toEqual({ address: '10.0.0.3', prefix: '' })
+  expect(senderOf(hostile, '10.0.0.2', ['10.0.0.2'])).toEqual({ address: '10.0.0.2', prefix: '' })
 })
