@@ -5,6 +5,7 @@
  *     DATABASE_URL=postgres://… npm test                       runs on that server instead of our own
  */
 import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig } from 'vitest/config'
+import { findBrowser, noBrowser } from './test/support/browser.ts'
 import type { EngineName } from './test/support/global-setup.ts'
 import { SlowestFirst } from './test/support/slowest-first.ts'
 
@@ -139,6 +140,26 @@ const portabilityProject: TestProjectInlineConfiguration = {
   },
 }
 
+/** Pages of the console in a real browser: one worker, because a browser has threads of its own. */
+const browserProject: TestProjectInlineConfiguration = {
+  extends: true,
+  test: {
+    name: 'browser',
+    include: ['test/console/**/*.test.ts'],
+    testTimeout: patienceMs,
+    maxWorkers: 1,
+    sequence: { groupOrder: 4 },
+  },
+}
+
+/** Left out, with a message, where no browser can be had; with `CI` set that is a failure. */
+async function browserProjects(): Promise<TestProjectInlineConfiguration[]> {
+  if ((await findBrowser()) !== undefined) return [browserProject]
+  if (process.env.CI) throw new Error(noBrowser)
+  process.once('exit', () => console.log(noBrowser))
+  return []
+}
+
 export const shared: NonNullable<ViteUserConfig['test']> = {
   pool: 'forks',
   isolate: false,
@@ -162,6 +183,7 @@ export default defineConfig({
       },
       ...engineProjects(),
       portabilityProject,
+      ...(await browserProjects()),
     ],
   },
 })

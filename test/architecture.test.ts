@@ -4,7 +4,7 @@ import { parts } from '../src/parts.ts'
 import * as rules from './support/architecture-rules.ts'
 import { readDocuments, readSources, type Source } from './support/source-files.ts'
 
-const sources = readSources('src', 'test', 'examples', 'bench', 'scripts')
+const sources = readSources('src', 'console', 'test', 'examples', 'bench', 'scripts')
 const lockFile = { path: 'package-lock.json', text: readFileSync('package-lock.json', 'utf8') }
 
 /** The folder of each table and each sequence. */
@@ -69,7 +69,11 @@ const sentences: Record<string, Example> = {
   },
   'no file is too long to read at once': {
     rule: rules.filesAreShort,
-    caught: { 'src/events/append.ts': 'x\n'.repeat(501), 'test/events/append.test.ts': 'x\n'.repeat(601) },
+    caught: {
+      'src/events/append.ts': 'x\n'.repeat(501),
+      'test/events/append.test.ts': 'x\n'.repeat(601),
+      'console/pages/events.tsx': 'x\n'.repeat(251),
+    },
     passed: { 'src/events/append.ts': 'x\n'.repeat(400), 'test/events/append.test.ts': 'x\n'.repeat(500) },
   },
   'no file has a general name such as utils or helpers': {
@@ -84,14 +88,35 @@ const sentences: Record<string, Example> = {
   },
   'each folder of src has a file of its name that begins with a head comment': {
     rule: rules.foldersHaveHeads,
-    caught: { 'src/events/append.ts': '/** Appends. */', 'src/schema/schema.ts': 'export const a = 1' },
+    caught: {
+      'src/events/append.ts': '/** Appends. */',
+      'src/schema/schema.ts': 'export const a = 1',
+      'console/parts/table.tsx': '/** Rows. */',
+    },
     passed: {
       'src/index.ts': '',
       'src/cli/cli.ts': '#!/usr/bin/env node\n/** Commands. */',
       'src/core/core.ts': '/**\n * Pure things.\n */',
       'src/core/clock.ts': '',
+      'console/main.tsx': '',
+      'console/shell/shell.tsx': '/** Around every page. */',
       'src/core/migrations/0001-events.ts': '',
     },
+  },
+  'the browser program imports types of the server and no code': {
+    rule: rules.consoleImportsOnlyTypes,
+    caught: { 'console/api/api.ts': `import { roles } from '../../src/server/api/route.ts'` },
+    passed: {
+      'console/api/api.ts': `import type { Role } from '../../src/server/api/route.ts'\nimport { a } from '../parts/a.ts'`,
+    },
+  },
+  'the browser program makes no markup from text': {
+    rule: rules.markupIsNeverText,
+    caught: {
+      'console/json/view.tsx': 'element.innerHTML = text',
+      'console/parts/bar.tsx': '<div style="width: 3px" />',
+    },
+    passed: { 'console/parts/table.tsx': 'cell.style.height = height' },
   },
   'only the CLI prints': {
     rule: rules.onlyTheCliPrints,
@@ -113,6 +138,7 @@ const sentences: Record<string, Example> = {
       'src/core/b.ts': 'const x = y as any',
       'src/core/c.ts': 'let x: Record<string, any>',
       'src/core/d.ts': 'type X = string | any[]',
+      'console/api/api.ts': 'const answer = body as any',
     },
     passed: {
       'src/core/a.ts': `const expected: 'any' | number = 'any' // any: never conflicts`,
@@ -178,6 +204,7 @@ const sentences: Record<string, Example> = {
       'src/workflows/complete.sql.ts': 'plpgsql`create function ~workflow_finish()`',
       'src/workflows/retry.ts': 'if (row.is_letter) return',
       'src/workflows/insight.ts': 'export interface LetterGroup {}',
+      'console/pages/a.tsx': '<p>Somebody was faster.</p>',
       'docs/guides/runners.md': 'Start a daemon in each process.',
       'README.md': 'Stop who writes the data.',
       'test/a.test.ts': `${'te'}st('nobody hears of it', () => {})`,

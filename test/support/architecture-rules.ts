@@ -32,7 +32,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ['integrations'],
 ]
 
-const MAX_LINES: Record<string, number> = { src: 500, test: 600 }
+const MAX_LINES: Record<string, number> = { src: 500, test: 600, console: 250 }
 const BANNED_NAMES = /^(utils?|helpers?|types|common|constants|interfaces|manager|lib)$|-(utils?|helpers?)$/
 const FOLDERS_WITHOUT_HEAD = ['migrations', 'integrations']
 
@@ -91,15 +91,28 @@ export const onlyOneBarrel: Rule = sources =>
 
 export const foldersHaveHeads: Rule = sources => {
   const heads = new Map<string, string>()
-  for (const { path, text } of under('src/', sources)) {
+  for (const { path, text } of [...under('src/', sources), ...under('console/', sources)]) {
     const folder = path.split('/').at(-2) ?? ''
-    const head = path.replace(/[^/]+$/, `${folder}.ts`)
-    if (folder === 'src' || FOLDERS_WITHOUT_HEAD.includes(folder)) continue
-    if (path === head) heads.set(head, /^(#!.*\n)?\/\*\*/.test(text) ? '' : `${path}:1 has no head comment`)
+    const head = path.replace(/[^/]+$/, folder)
+    if (folder === 'src' || folder === 'console' || FOLDERS_WITHOUT_HEAD.includes(folder)) continue
+    if (path.replace(/\.tsx?$/, '') === head)
+      heads.set(head, /^(#!.*\n)?\/\*\*/.test(text) ? '' : `${path}:1 has no head comment`)
     else if (!heads.has(head)) heads.set(head, `${path}:1 has no ${folder}.ts next to it to explain its folder`)
   }
   return [...heads.values()].filter(offence => offence !== '')
 }
+
+/** The browser program takes types of the server and no code: it would carry the store into the browser. */
+export const consoleImportsOnlyTypes: Rule = sources =>
+  matches(/^import (?!type )[^;'"]*?from '(?:\.\.\/)+src\/[^']*'/gm, under('console/', sources), 'imports code')
+
+/** The policy of the page refuses styles in markup, and text of strangers must never become markup. */
+export const markupIsNeverText: Rule = sources =>
+  matches(
+    /\b(?:innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write)\b|\sstyle=/g,
+    under('console/', sources),
+    'makes markup from text',
+  )
 
 export const onlyTheCliPrints: Rule = sources => matches(/\bconsole\s*\./g, codeOutsideCli(sources), 'prints')
 
@@ -110,7 +123,7 @@ export const onlyTheCliListensToTheProcess: Rule = sources =>
 export const nothingIsAny: Rule = sources =>
   matches(
     /(?:\S:|[<|&]|=>|\b(?:as|extends|satisfies))\s*any\b(?!\s*[(.:])|\bany\s*(?:\[\]|>)/g,
-    under('src/', sources).map(blank),
+    [...under('src/', sources), ...under('console/', sources)].map(blank),
     'uses any',
   )
 
@@ -144,7 +157,7 @@ export const wordsArePlain: Rule = sources =>
   sources.flatMap(source => {
     if (source.path.startsWith('test/')) return matches(unclear, [titlesOf(source)], 'says')
     if (/^(docs\/|README\.md$)/.test(source.path)) return matches(unclear, [unwrapped(source)], 'says')
-    if (!source.path.startsWith('src/')) return []
+    if (!/^(src|console)\//.test(source.path)) return []
     return matches(unclear, [unwrapped(source)], 'says').concat(matches(oldNames, [source], 'still says'))
   })
 
@@ -163,7 +176,8 @@ const UNCLEAR_WORDS = [
   'rosters?',
   'tired|hungry|choosy',
   'daemons?',
-  '(?<!next)ticks?',
+  // An axis of a chart has an option of this name.
+  '(?<!next)ticks?(?!: \\{ show)',
   'somebody|nobody|everybody|anybody',
 ]
 

@@ -1,0 +1,235 @@
+/** The log, newest first: live, filtered, with an inspector that has its own address. */
+import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { request } from '../api/api.ts'
+import { pageUrl } from '../api/place.ts'
+import { useReading } from '../api/reading.ts'
+import { OneLine } from '../json/view.tsx'
+import { Cost } from '../parts/cost.tsx'
+import { FilterLine, timeOf } from '../parts/filter.tsx'
+import { plural, relative, shortId, time } from '../parts/format.ts'
+import { Icon, Shape } from '../parts/icon.tsx'
+import { At, Button } from '../parts/parts.tsx'
+import { Bones, Empty } from '../parts/reading.tsx'
+import { type Column, Table } from '../parts/table.tsx'
+import { useKeys } from '../shell/keys.ts'
+import { say } from '../shell/said.tsx'
+import { type Address, useAddress, useWhere } from '../shell/where.ts'
+import { EventInspector } from './event-inspector.tsx'
+import { type EventList, type ListedEvent, useEventList } from './event-list.ts'
+import { Histogram } from './histogram.tsx'
+
+const keys = ['type', 'stream', 'category', 'workflow', 'user', 'since', 'until'] as const
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+
+export function EventsPage() {
+  useWhere({ label: 'Events' })
+  const address = useAddress()
+  const { type, stream, category, workflow, user, since, until, open } = address.query
+  const query = useMemo(
+    () => ({
+      ...{ types: type, stream, category, correlationId: workflow, userId: user },
+      ...{ since: timeOf(since), until: timeOf(until) },
+    }),
+    [type, stream, category, workflow, user, since, until],
+  )
+  const list = useEventList(query)
+  const types = useReading('GET /events/types')
+  const suggestions = useMemo(() => ({ type: types.data?.items.map(each => each.type) ?? [] }), [types.data])
+  useRows(list, address)
+  return (
+    <div class={open === undefined ? '' : `split ${address.query.tab === 'why' ? 'split-wide' : ''}`}>
+      <div class="page-events">
+        <h1 class="sr" tabIndex={-1}>
+          Events
+        </h1>
+        <div class="filters">
+          <FilterLine
+            keys={keys}
+            values={address.query}
+            suggestions={suggestions}
+            placeholder="type: stream: workflow: user: since: #position"
+            onChange={change => address.push(change)}
+            onText={text => void find(text, address, suggestions.type)}
+          />
+        </div>
+        <Histogram events={list.events} />
+        {list.error !== undefined && <Stale list={list} />}
+        {list.fresh > 0 && (
+          <button type="button" class="fresh" onClick={list.takeFresh}>
+            <Icon name="up" />
+            {plural(list.fresh, 'new event')}
+          </button>
+        )}
+        <Rows list={list} address={address} />
+        <div class="page-foot">
+          <Cost of={[{ ...list, data: list.events }]} />
+        </div>
+        <span class="sr" aria-live="polite">
+          {list.fresh > 0 ? plural(list.fresh - (list.fresh % 5), 'new event') : ''}
+        </span>
+      </div>
+      {open !== undefined && <EventInspector id={open} address={address} />}
+    </div>
+  )
+}
+
+function Rows({ list, address }: { list: EventList; address: Address }) {
+  const { open, type, since } = address.query
+  const end = useRef<HTMLDivElement>(null)
+  const more = useRef(list.loadMore)
+  more.current = list.loadMore
+  useEffect(() => {
+    const seen = new IntersectionObserver(entries => entries.some(entry => entry.isIntersecting) && more.current(), {
+      rootMargin: '600px',
+    })
+    if (end.current !== null) seen.observe(end.current)
+    return () => seen.disconnect()
+  }, [])
+  const isEmpty = list.events.length === 0 && !list.isLoading
+  return (
+    <>
+      {list.events.length > 0 && (
+        <Table
+          label="Events, newest first"
+          class={`bleed ${list.error === undefined ? '' : 'is-stale'} ${open === undefined ? '' : 'narrow-list'}`}
+          sticks
+          rows={list.events}
+          keyOf={event => event.id}
+          chosen={open}
+          onOpen={event => address.push({ open: event.id })}
+          columns={
+            open === undefined ? columns(address) : columns(address).filter(column => column.head !== 'Workflow')
+          }
+        />
+      )}
+      {list.isLoading && list.events.length === 0 && <Bones rows={12} />}
+      {isEmpty && list.error === undefined && (
+        <Empty title="No event matches">
+          <p>
+            {list.reached === undefined ? (
+              'The log has none.'
+            ) : (
+              <>
+                Looked back to <span class="mono">#{list.reached}</span>.
+              </>
+            )}{' '}
+            {since !== undefined && (
+              <a class="link" href={address.with({ since: undefined })}>
+                Remove since: {since}
+              </a>
+            )}
+            {type !== undefined && (
+              <>
+                {' '}
+                <a class="link" href={address.with({ type: undefined })}>
+                  Remove type: {type}
+                </a>
+              </>
+            )}
+          </p>
+          {!list.isEnd && <Button onClick={list.loadMore}>Look further back</Button>}
+        </Empty>
+      )}
+      <div ref={end} class="list-end">
+        {list.events.length > 0 && list.isEnd && (
+          <span class="faint">
+            The beginning of {Object.keys(address.query).length > 0 ? 'what matches' : 'the log'}.
+          </span>
+        )}
+      </div>
+    </>
+  )
+}
+
+function columns(address: Address): Column<ListedEvent>[] {
+  return [
+    {
+      head: 'Position',
+      class: 'w-pos',
+      cellClass: 'mono',
+      cell: event => <a href={address.with({ open: event.id })}>#{event.position}</a>,
+    },
+    { head: 'Time', class: 'w-time', cellClass: 'mono dim', cell: event => <At at={event.createdAt} fine /> },
+    { head: 'Type', class: 'w-type', cellClass: 'medium', cell: event => event.type, title: event => event.type },
+    {
+      head: 'Stream',
+      class: 'w-stream',
+      cellClass: 'mono dim',
+      cell: event => (
+        <a href={pageUrl(`/streams/${encodeURIComponent(event.stream)}`, { version: event.version })}>
+          {event.stream}@{event.version}
+        </a>
+      ),
+      title: event => event.stream,
+    },
+    { head: 'Data', cellClass: 'oneline', cell: event => <OneLine value={event.data} /> },
+    {
+      head: 'Workflow',
+      class: 'w-148 hide-narrow',
+      cellClass: 'mono faint hide-narrow',
+      cell: event => (
+        <a href={pageUrl(`/workflows/${encodeURIComponent(event.correlationId)}`)}>{shortId(event.correlationId)}</a>
+      ),
+    },
+  ]
+}
+
+/** j, k and Esc, in the list and inside the inspector. */
+function useRows(list: EventList, address: Address): void {
+  const state = useRef({ list, address })
+  state.current = { list, address }
+  useKeys(
+    useMemo(() => {
+      const step = (by: number): void => {
+        const { list, address } = state.current
+        const at = list.events.findIndex(event => event.id === address.query.open)
+        const next = list.events[Math.max(0, at + by)]
+        if (next !== undefined) address.replace({ open: next.id })
+      }
+      return {
+        j: () => step(1),
+        k: () => step(-1),
+        Escape: () =>
+          state.current.address.query.open !== undefined &&
+          state.current.address.replace({ open: undefined, tab: undefined }),
+      }
+    }, []),
+  )
+}
+
+function Stale({ list }: { list: EventList }) {
+  return (
+    <div class="stale" role="status">
+      <Shape name="failed" tone="tone-bad" />
+      <p>
+        <b class="medium">{list.error?.message}</b>{' '}
+        {list.at !== undefined && (
+          <span class="dim">
+            These events are from {time(list.at)}, {relative(list.at)}. Nothing is lost: the list continues when the
+            server answers.
+          </span>
+        )}
+      </p>
+      <span class="mono faint hide-phone">{list.error?.code}</span>
+      <Button small onClick={list.reload}>
+        Try now
+      </Button>
+    </div>
+  )
+}
+
+/** Text without a key: a position, an id, a type, or the name of a stream. */
+async function find(text: string, address: Address, types: readonly string[]): Promise<void> {
+  const position = /^#?(\d+)$/.exec(text)?.[1]
+  if (uuid.test(text)) return address.push({ open: text })
+  if (position !== undefined) {
+    try {
+      const { data } = await request('GET /events/at/:position', { parameters: { position } })
+      address.push({ open: data.id })
+    } catch {
+      say(`No event has the position #${position}.`, { isBad: true })
+    }
+    return
+  }
+  address.push(types.includes(text) ? { type: text } : { stream: text })
+}

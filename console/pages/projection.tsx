@@ -1,0 +1,202 @@
+/** One consumer: its lag, its last error with the event, a rebuild with progress, and what can be done. */
+
+import { useMemo } from 'preact/hooks'
+import { useRoute } from 'preact-iso'
+import { refusedFor } from '../api/api.ts'
+import { pageUrl } from '../api/place.ts'
+import { type Reading, useReading } from '../api/reading.ts'
+import { Chart } from '../parts/chart.tsx'
+import { Command } from '../parts/copy.tsx'
+import { Cost } from '../parts/cost.tsx'
+import { ask } from '../parts/dialog.tsx'
+import { duration, quantity, relative, time } from '../parts/format.ts'
+import { Button, Facts, Head, Panel, Tag } from '../parts/parts.tsx'
+import { Empty, Failed, Show } from '../parts/reading.tsx'
+import { act } from '../shell/act.ts'
+import { recent } from '../shell/figures.ts'
+import { useWhere } from '../shell/where.ts'
+import { type Consumer, consumerLook, lagText, PauseButton, resetConsumer } from './consumer-look.tsx'
+import { ErrorView } from './error-view.tsx'
+import { RunningOperations } from './operation-lines.tsx'
+
+export function ProjectionPage() {
+  const name = useRoute().params.name ?? ''
+  useWhere({ label: 'Projections', path: '/projections' }, { label: name })
+  const consumer = useReading('GET /consumers/:name', { parameters: { name }, everyMs: 2000 })
+  const found = consumer.data
+  if (consumer.error?.status === 404)
+    return (
+      <div class="page">
+        <Head title="No consumer has this name" />
+        <Empty title={name}>
+          <p>
+            It may have another name now, or it has never run.{' '}
+            <a class="link" href={pageUrl('/projections')}>
+              All readers
+            </a>
+          </p>
+        </Empty>
+      </div>
+    )
+  return (
+    <div class="page">
+      <Head
+        title={name}
+        badge={found === undefined ? undefined : consumerLook(found)}
+        sub={found === undefined ? undefined : <Tag>{found.kind}</Tag>}
+      >
+        {found !== undefined && <Actions consumer={found} onChange={consumer.reload} />}
+      </Head>
+      {consumer.error !== undefined && <Failed reading={consumer} />}
+      <RunningOperations about={name} />
+      <div class="side">
+        <div class="stack">
+          <Lag name={name} />
+          {found !== undefined && <LastError consumer={found} />}
+        </div>
+        <div class="stack">
+          <StatePanel of={consumer} />
+          <Panel title="In the terminal">
+            <div class="pad stack-2">
+              <Command line={`rillflow consumers status ${name}`} />
+              {found?.kind === 'projection' && <Command line={`rillflow projections rebuild ${name}`} />}
+            </div>
+          </Panel>
+        </div>
+      </div>
+      <Cost of={[consumer]} />
+    </div>
+  )
+}
+
+function Actions({ consumer, onChange }: { consumer: Consumer; onChange: () => void }) {
+  const { name } = consumer
+  const isProjection = consumer.kind === 'projection'
+  const rebuild = async (): Promise<void> => {
+    const answer = await ask({
+      title: `Rebuild ${name}?`,
+      body: `A new read model is filled from ${quantity(consumer.head)} positions of the log, and takes the place of the present one when it is complete. Until then readers see the present one.`,
+      verb: `Rebuild ${name}`,
+      command: `rillflow projections rebuild ${name}`,
+    })
+    if (answer !== undefined)
+      await act('POST /projections/:name/rebuild', {
+        parameters: { name },
+        done: `The rebuild of ${name} has begun.`,
+        after: onChange,
+      })
+  }
+  return (
+    <>
+      <PauseButton consumer={consumer} onChange={onChange} />
+      {isProjection && (
+        <Button
+          icon="retry"
+          refused={consumer.isRegistered ? refusedFor('admin') : 'this process does not have its code'}
+          onClick={() => void rebuild()}
+        >
+          Rebuild…
+        </Button>
+      )}
+      <Button
+        kind="danger"
+        refused={consumer.state === 'inline' ? 'it runs with each append' : refusedFor('admin')}
+        onClick={() => void resetConsumer(consumer, onChange, isProjection ? () => void rebuild() : undefined)}
+      >
+        Reset…
+      </Button>
+    </>
+  )
+}
+
+function Lag({ name }: { name: string }) {
+  const points = recent.value.get(`lagSeconds:${name}`) ?? []
+  const times = useMemo(() => points.map(([at]) => at), [points])
+  const series = useMemo(
+    () => [{ name: 'seconds', tone: '1' as const, values: points.map(([, value]) => value) }],
+    [points],
+  )
+  return (
+    <section class="panel">
+      <Chart title="Lag, seconds" times={times} series={series} height={200} spanMs={300_000} />
+    </section>
+  )
+}
+
+function LastError({ consumer: { lastError, name } }: { consumer: Consumer }) {
+  if (lastError === undefined)
+    return (
+      <Panel title="Last error">
+        <Empty title="It has not failed">
+          <p>The latest failure of {name} is kept here, with its event.</p>
+        </Empty>
+      </Panel>
+    )
+  return (
+    <Panel
+      title="Last error"
+      end={
+        lastError.at === undefined ? undefined : (
+          <span class="faint">
+            {time(lastError.at)}, {relative(lastError.at)}
+          </span>
+        )
+      }
+    >
+      <div class="pad stack-2">
+        <ErrorView error={lastError} />
+        {lastError.eventId !== undefined && (
+          <p class="dim">
+            For the event{' '}
+            <a class="link mono" href={pageUrl('/events', { open: lastError.eventId })}>
+              #{lastError.position}
+            </a>
+            , attempt {lastError.attempt ?? 1}.
+          </p>
+        )}
+      </div>
+    </Panel>
+  )
+}
+
+function StatePanel({ of }: { of: Reading<Consumer> }) {
+  return (
+    <Panel title="State">
+      <Show of={of}>
+        {each => (
+          <div class="pad">
+            <Facts
+              facts={[
+                ['Checkpoint', `#${each.checkpoint}`, 'mono'],
+                ['Head', `#${each.head}`, 'mono'],
+                ['Lag', lagText(each)],
+                [
+                  'Run by',
+                  each.lease === undefined ? undefined : (
+                    <a class="link" href={pageUrl('/runners')}>
+                      {each.lease.owner}
+                    </a>
+                  ),
+                  'mono',
+                ],
+                ['Lease', each.lease === undefined ? undefined : `${duration(each.lease.expiresInMs)} left`],
+                ['Code', each.isRegistered ? 'in this process' : 'not in this process'],
+                ['Failures', each.attempts === 0 ? 'none in a row' : `${each.attempts} in a row`],
+                [
+                  'Dead letters',
+                  each.deadLetters === 0 ? (
+                    '0'
+                  ) : (
+                    <a class="tone-bad strong" href={pageUrl('/dead-letters', { of: each.name })}>
+                      {quantity(each.deadLetters)}
+                    </a>
+                  ),
+                ],
+              ]}
+            />
+          </div>
+        )}
+      </Show>
+    </Panel>
+  )
+}
