@@ -16,10 +16,10 @@ const openMs = 30_000
 const place = mkdtempSync(join(tmpdir(), 'rillflow-screenshots-'))
 const shop = spawn(process.execPath, [join(process.cwd(), 'dist/cli/cli.js'), 'dev', '--memory'], {
   cwd: place,
-  stdio: ['ignore', 'pipe', 'inherit'],
+  stdio: ['ignore', 'ignore', 'pipe'],
 })
 try {
-  const url = await addressOf(shop.stdout)
+  const url = await addressOf(shop.stderr)
   await new Promise(resolve => setTimeout(resolve, openMs))
   mkdirSync(folder, { recursive: true })
   const workflow = await newestSettled(url)

@@ -70,11 +70,13 @@ export function HandlerInspector({
                 {items.map(each => {
                   const look = executionLook(each.state)
                   return (
-                    <li key={each.id}>
+                    <li key={each.executionId}>
                       <Shape name={look.shape} tone={toneClass(look.tone)} />
                       <a
                         class="cut"
-                        href={pageUrl(`/workflows/${encodeURIComponent(each.correlationId)}`, { open: each.id })}
+                        href={pageUrl(`/workflows/${encodeURIComponent(each.correlationId)}`, {
+                          open: each.executionId,
+                        })}
                       >
                         {look.word}{' '}
                         <span class="faint">{each.dueAt === undefined ? '' : `until ${time(each.dueAt)}`}</span>

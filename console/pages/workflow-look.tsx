@@ -14,6 +14,8 @@ const workflow: Record<WorkflowState, StateLook> = {
   compensationFailed: { shape: 'failed', tone: 'bad', word: 'Compensation failed' },
   cancelled: { shape: 'none', tone: 'rest', word: 'Cancelled' },
   settled: { shape: 'done', tone: 'good', word: 'Settled' },
+  parked: { shape: 'parked', tone: 'warn', word: 'Parked' },
+  unknown: { shape: 'none', tone: 'rest', word: 'Unknown' },
 }
 
 export function workflowLook(state: WorkflowState): StateLook {

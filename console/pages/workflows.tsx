@@ -17,9 +17,16 @@ import { workflowLook } from './workflow-look.tsx'
 
 type Workflow = AnswerOf<'GET /workflows'>['items'][number]
 
-const views = ['all', 'running', 'waiting', 'failed', 'compensating', 'cancelled', 'settled'] as const
+const views = ['all', 'running', 'waiting', 'parked', 'failed', 'compensating', 'cancelled', 'settled'] as const
 const labels: Record<(typeof views)[number], string> = {
-  ...{ all: 'All', running: 'Running', waiting: 'Waiting', failed: 'Failed', compensating: 'Compensating' },
+  ...{
+    all: 'All',
+    running: 'Running',
+    waiting: 'Waiting',
+    parked: 'Parked',
+    failed: 'Failed',
+    compensating: 'Compensating',
+  },
   ...{ cancelled: 'Cancelled', settled: 'Settled' },
 }
 

@@ -122,7 +122,7 @@ function optionsOf(
       ...(spanMs !== undefined && {
         x: { range: () => [(Date.now() - spanMs) / 1000, Date.now() / 1000] as [number, number] },
       }),
-      y: { range: (_, low, high) => [Math.min(0, low), high <= 0 ? 1 : high * 1.12] },
+      y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.12)] },
     },
     axes: [
       {

@@ -3,6 +3,7 @@ import { computed, signal } from '@preact/signals'
 import { taste } from '../shell/taste.ts'
 
 const whole = new Intl.NumberFormat('en-GB')
+const finer = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 2 })
 const fine = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 1 })
 
 /** 17,009 */
@@ -10,8 +11,9 @@ export function quantity(value: number): string {
   return whole.format(Math.round(value))
 }
 
-/** 4.2, or 1,840 from 100 on. */
+/** 0.25, 4.2, or 1,840 from 100 on. */
 export function rate(value: number): string {
+  if (value < 1) return finer.format(value)
   return value < 100 ? fine.format(value) : whole.format(Math.round(value))
 }
 

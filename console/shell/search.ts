@@ -2,7 +2,7 @@
 import { refusedFor, request } from '../api/api.ts'
 import { feed } from '../api/live.ts'
 import { pageUrl } from '../api/place.ts'
-import { relative } from '../parts/format.ts'
+import type { AnswerOf } from '../api/routes.ts'
 import type { IconName } from '../parts/icon.tsx'
 import { railGroups } from './rail.tsx'
 import { say } from './said.tsx'
@@ -20,19 +20,46 @@ export interface Found {
   readonly refused?: string | undefined
 }
 
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+type Thing = AnswerOf<'GET /search'>['items'][number]
+
+const icons: Record<Thing['kind'], IconName> = {
+  ...{ event: 'events', stream: 'streams', workflow: 'workflows', execution: 'workflows', consumer: 'projections' },
+  ...{ handler: 'handlers', schedule: 'schedules', collection: 'documents', tenant: 'tenants' },
+}
+
+const commands: Partial<Record<Thing['kind'], string>> = {
+  ...{ stream: 'rillflow events read', workflow: 'rillflow workflows status', consumer: 'rillflow consumers status' },
+  ...{ handler: 'rillflow workflows attempts --handler', collection: 'rillflow documents query' },
+}
 
 export async function findThings(text: string, signal: AbortSignal): Promise<Found[]> {
   if (text === '') return []
-  if (uuid.test(text)) return findById(text, signal)
-  const position = /^#?(\d+)$/.exec(text)?.[1]
-  const found = await Promise.all([
-    position === undefined ? [] : findPosition(position, signal),
-    findStreams(text, signal),
-    findConsumers(text, signal),
-    findHandlers(text, signal),
+  const [things, actions] = await Promise.all([
+    quiet(request('GET /search', { query: { q: text }, signal })),
+    findActions(text, signal),
   ])
-  return found.flat()
+  return [...(things?.data.items ?? []).map(foundOf), ...actions]
+}
+
+function foundOf(thing: Thing): Found {
+  const { kind, name } = thing
+  const command = commands[kind]
+  return {
+    ...{
+      key: `${kind} ${thing.path}`,
+      group: 'Go to',
+      icon: icons[kind],
+      label: name,
+      detail: kind,
+      href: hrefOf(thing),
+    },
+    ...(command !== undefined && { command: `${command} ${name}` }),
+  }
+}
+
+function hrefOf({ kind, name, path }: Thing): string {
+  if (kind === 'handler' || kind === 'schedule' || kind === 'tenant') return pageUrl(`/${kind}s`, { open: name })
+  return kind === 'consumer' ? pageUrl(`/projections/${encodeURIComponent(name)}`) : pageUrl(path)
 }
 
 export function pagesMatching(text: string): Found[] {
@@ -71,88 +98,17 @@ export function pagesMatching(text: string): Found[] {
     .sort((a, b) => a.group.localeCompare(b.group))
 }
 
-async function findById(id: string, signal: AbortSignal): Promise<Found[]> {
-  const [event, workflow] = await Promise.all([
-    quiet(request('GET /events/:id', { parameters: { id }, signal })),
-    quiet(request('GET /workflows/:id', { parameters: { id }, signal })),
-  ])
-  return [
-    ...(event === undefined ? [] : [eventFound(event.data)]),
-    ...(workflow?.data.startedAt === undefined
-      ? []
-      : [
-          {
-            key: `w ${id}`,
-            group: 'Go to' as const,
-            icon: 'workflows' as const,
-            label: id,
-            detail: `workflow, ${workflow.data.state}`,
-            href: pageUrl(`/workflows/${id}`),
-            command: `rillflow workflows status ${id}`,
-          },
-        ]),
-  ]
-}
-
-async function findPosition(position: string, signal: AbortSignal): Promise<Found[]> {
-  const event = await quiet(request('GET /events/at/:position', { parameters: { position }, signal }))
-  return event === undefined ? [] : [eventFound(event.data)]
-}
-
-function eventFound(event: {
-  id: string
-  type: string
-  position: number
-  stream: string
-  version: number
-  createdAt: string
-}): Found {
-  return {
-    ...{ key: `e ${event.id}`, group: 'Go to', icon: 'events', label: `#${event.position} ${event.type}` },
-    detail: `${event.stream}@${event.version}, ${relative(event.createdAt)}`,
-    href: pageUrl('/events', { open: event.id }),
-    command: `rillflow events show ${event.id}`,
-  }
-}
-
-async function findStreams(prefix: string, signal: AbortSignal): Promise<Found[]> {
-  const streams = await quiet(request('GET /streams', { query: { prefix, limit: 5 }, signal }))
-  return (streams?.data.items ?? []).map(each => ({
-    ...{ key: `s ${each.stream}`, group: 'Go to' as const, icon: 'streams' as const, label: each.stream },
-    detail: `stream, version ${each.version}, ${relative(each.lastEventAt)}`,
-    href: pageUrl(`/streams/${encodeURIComponent(each.stream)}`),
-    command: `rillflow events read ${each.stream}`,
-  }))
-}
-
-async function findConsumers(text: string, signal: AbortSignal): Promise<Found[]> {
+/** What the buttons of consumers do. */
+async function findActions(text: string, signal: AbortSignal): Promise<Found[]> {
   const consumers = await quiet(request('GET /consumers', { query: { limit: 500 }, signal }))
-  const matching = (consumers?.data.items ?? []).filter(each => includes(each.name, text)).slice(0, 5)
-  return matching.flatMap(each => [
-    {
-      ...{
-        key: `c ${each.name} ${each.group}`,
-        group: 'Go to' as const,
-        icon: 'projections' as const,
-        label: each.name,
-      },
-      detail: `${each.kind}, ${each.isPaused ? 'paused' : each.state}, at #${each.checkpoint}`,
-      href: pageUrl(`/projections/${encodeURIComponent(each.name)}`),
-      command: `rillflow consumers status ${each.name}`,
-    },
-    {
-      ...{
-        key: `pause ${each.name} ${each.group}`,
-        group: 'Do' as const,
-        icon: each.isPaused ? ('play' as const) : ('pause' as const),
-      },
-      label: `${each.isPaused ? 'Resume' : 'Pause'} ${each.kind} ${each.name}`,
-      detail: '',
-      refused: refusedFor('operate'),
-      run: () => toggle(each.name, each.isPaused),
-      command: `rillflow consumers ${each.isPaused ? 'resume' : 'pause'} ${each.name}`,
-    },
-  ])
+  const matching = (consumers?.data.items ?? []).filter(each => includes(each.name, text) && each.state !== 'inline')
+  return matching.slice(0, 5).map(each => ({
+    ...{ key: `pause ${each.name} ${each.group}`, group: 'Do', icon: each.isPaused ? 'play' : 'pause', detail: '' },
+    label: `${each.isPaused ? 'Resume' : 'Pause'} ${each.kind} ${each.name}`,
+    refused: refusedFor('operate'),
+    run: () => toggle(each.name, each.isPaused),
+    command: `rillflow consumers ${each.isPaused ? 'resume' : 'pause'} ${each.name}`,
+  }))
 }
 
 async function toggle(name: string, isPaused: boolean): Promise<void> {
@@ -164,18 +120,6 @@ async function toggle(name: string, isPaused: boolean): Promise<void> {
   } catch (error) {
     say(error instanceof Error ? error.message : String(error), { isBad: true })
   }
-}
-
-async function findHandlers(text: string, signal: AbortSignal): Promise<Found[]> {
-  const handlers = await quiet(request('GET /handlers', { query: { limit: 500 }, signal }))
-  const names = [...new Set((handlers?.data.items ?? []).map(each => each.handler))].filter(name =>
-    includes(name, text),
-  )
-  return names.slice(0, 5).map(name => ({
-    ...{ key: `h ${name}`, group: 'Go to' as const, icon: 'handlers' as const, label: name, detail: 'handler' },
-    href: pageUrl('/handlers', { open: name }),
-    command: `rillflow workflows attempts --handler ${name}`,
-  }))
 }
 
 function includes(name: string, text: string): boolean {

@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { useLocation } from 'preact-iso'
-import { pageUrl, place, withQuery } from '../api/place.ts'
+import { pageUrl, withQuery } from '../api/place.ts'
 
 export interface Crumb {
   readonly label: string
