@@ -15,9 +15,9 @@ test('a program that uses no telemetry loads none: no OpenTelemetry, no server, 
   )
 
   // A part that is loaded on demand has its own file, named after it.
-  const unasked = /@opentelemetry|\/dist\/integrations\/|\/chunks\/(http|breadcrumbs)-/
+  const unasked = /@opentelemetry|\/dist\/integrations\/|\/chunks\/(app|breadcrumbs)-/
   expect(files.some(file => file.endsWith('/dist/index.js'))).toBe(true)
   expect(files.filter(file => unasked.test(file))).toEqual([])
-  const onDemand = readdirSync('dist/chunks').filter(file => /^(http|breadcrumbs)-\w+\.js$/.test(file))
+  const onDemand = readdirSync('dist/chunks').filter(file => /^(app|breadcrumbs)-\w+\.js$/.test(file))
   expect(onDemand).toHaveLength(2)
 })

@@ -207,8 +207,10 @@ test('an archive of an older version is imported as it was, and then migrated', 
   await openSchema(old.database, { schema: old.schema, tables, library: { ...library, functions: [] } }).sync()
   await old.database.transaction(async tx => {
     await tx.query(`insert into "${old.schema}".streams (stream, version) values ('order-1', 1)`)
-    await tx.query(`insert into "${old.schema}".events values
-      (nextval('"${old.schema}".events_position'), 1, now(), gen_random_uuid(), 1, 'order-1', 'OrderPlaced', 'c', null, null, 'null')`)
+    await tx.query(`insert into "${old.schema}".events
+        (position, version, created_at, event_id, schema_version, stream, type, correlation_id, data)
+      values
+        (nextval('"${old.schema}".events_position'), 1, now(), gen_random_uuid(), 1, 'order-1', 'OrderPlaced', 'c', 'null')`)
   })
   const output = await freshPath()
 
