@@ -71,11 +71,11 @@ function capital(word: string): string {
 
 function checkChannel(channel: unknown): void {
   if (channel === undefined) return
-  const isName = typeof channel === 'string' && /^[a-z_][\w$]{0,62}$/i.test(channel)
-  if (!isName)
+  const isName = typeof channel === 'string' && Buffer.byteLength(channel) > 0 && Buffer.byteLength(channel) <= 63
+  if (!isName || (channel as string).includes('\0'))
     refuse(
       'channel',
-      `The option "channel" is ${describe(channel)}. It must be a name of 1 to 63 letters, digits and underscores: no process can be woken by another one.`,
+      `The option "channel" is ${describe(channel)}. It must be a name of 1 to 63 bytes: by another one no process is woken.`,
     )
 }
 

@@ -79,8 +79,8 @@ const errors = `
   FolderNotEmpty FolderNotWritable FolderVersionMismatch HandlerNotFound ConsumerTimeout HopsExceeded
   IdempotencyConflict IdempotencyMismatch ImportBypassesInline ImportMismatch InlineProjectionFailed
   InlineProjectionUnknown InsideTransaction InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument
-  InvalidEvent InvalidFilter InvalidName InvalidText InvalidOption InvalidPatch InvalidProjectionValue InvalidQuery InvalidResult
-  InvalidScheduleResult InvalidStepResult JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled
+  InvalidEvent InvalidFilter InvalidName InvalidOption InvalidPatch InvalidProjectionValue InvalidQuery InvalidResult
+  InvalidScheduleResult InvalidStepResult InvalidText JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled
   RunnerNotFound NonDeterministic NonRetryable NotInTransaction NotOne OutcomeUnknown Overloaded PatchMismatch
   ProjectionNotSynced RebuildImpossible RebuildRunning ResultTooLarge RetryLater RetryPending RillflowError
   ScheduleNotFound ScheduleTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed

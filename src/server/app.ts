@@ -46,7 +46,8 @@ export function openApp(sources: () => readonly ServerSource[], target: ApiTarge
   const api = hasApi ? openApi({ target, access, monitoring, redact, live, base }) : undefined
   const hasPages = options.console !== undefined && options.console !== false
 
-  async function answer(request: Request, address: string | undefined): Promise<Response> {
+  async function answer(request: Request, connected: string | undefined): Promise<Response> {
+    const { address, prefix } = senderOf(request, connected, options.trustProxy ?? [])
     const path = withoutBase(new URL(request.url).pathname, base)
     const rest = api === undefined ? undefined : afterPrefix(path, '/api/v1')
     if (rest !== undefined) return api!.answer(request, rest === '' ? '/' : rest, address)
@@ -63,7 +64,14 @@ export function openApp(sources: () => readonly ServerSource[], target: ApiTarge
       const { hasToken: canLogIn } = access
       const hasTenants = target.tenants !== undefined
       const { name: sender, role } = identity ?? {}
-      return answerPage({ base, name: sender, role, canLogIn, hasTenants, version: packageVersion() })
+      return answerPage({
+        base: `${prefix}${base}`,
+        name: sender,
+        role,
+        canLogIn,
+        hasTenants,
+        version: packageVersion(),
+      })
     }
     if (identity === undefined)
       return json(
@@ -87,6 +95,25 @@ export function openApp(sources: () => readonly ServerSource[], target: ApiTarge
   }
 }
 
+interface Sender {
+  readonly address: string | undefined
+  /** The part of the path that a proxy has taken away. */
+  readonly prefix: string
+}
+
+/** What a proxy says about the sender is believed only if the proxy is one of those that are trusted. */
+export function senderOf({ headers }: Request, connected: string | undefined, trusted: readonly string[]): Sender {
+  const address = connected?.replace(/^::ffff:/, '')
+  if (address === undefined || !trusted.includes(address)) return { address, prefix: '' }
+  const forwarded = headers.get('x-forwarded-for')?.split(',').at(-1)?.trim()
+  const prefix = headers.get('x-forwarded-prefix')?.replace(/\/$/, '') ?? ''
+  return { address: forwarded ?? address, prefix: isPath(prefix) ? prefix : '' }
+}
+
+function isPath(text: string): boolean {
+  return /^(\/[\w.~-]+)+$/.test(text)
+}
+
 function refuse({ method, headers }: Request): Response | undefined {
   if (method !== 'GET' && method !== 'HEAD')
     return json(405, { error: 'Only GET and HEAD are supported.' }, { connection: 'close', allow: 'GET, HEAD' })
@@ -96,7 +123,7 @@ function refuse({ method, headers }: Request): Response | undefined {
 
 function checkBase(base: string): string {
   if (base === '' || base === '/') return ''
-  if (!/^(\/[\w.~-]+)+\/?$/.test(base))
+  if (!isPath(base.replace(/\/$/, '')))
     throw new InvalidOption({
       option: 'base',
       reason: `The option "base" must be a path such as "/admin/rillflow", not ${JSON.stringify(base)}.`,

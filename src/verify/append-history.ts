@@ -77,7 +77,7 @@ export interface AppendHistory {
   readonly hasOthers?: boolean | undefined
 }
 
-export function now(): number {
+export function instant(): number {
   return Number(process.hrtime.bigint())
 }
 

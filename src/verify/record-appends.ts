@@ -8,6 +8,7 @@
  * It only watches: the call and its error reach the caller unchanged, and the one thing it adds is the causation id, by which
  * an event in the log names its call. A process that may be killed passes `onLine`, and keeps nothing in its memory.
  */
+import { isRillflowError } from '../core/errors.ts'
 import type { AppendOptions } from '../events/append/append.ts'
 import type { StreamEvents } from '../events/append/prepare.ts'
 import type { AppendResult } from '../events/append/send.ts'
@@ -19,8 +20,8 @@ import {
   type AppendCall,
   type CallPart,
   type Delivery,
+  instant,
   type LoggedEvent,
-  now,
   type StreamRead,
 } from './append-history.ts'
 import { checkAppends } from './check-appends.ts'
@@ -62,15 +63,15 @@ export function recordAppends(
     calls,
     reads,
     async record(parts, run, key) {
-      const call: AppendCall = { name: `${name} #${++count}`, parts, key, began: now() }
+      const call: AppendCall = { name: `${name} #${++count}`, parts, key, began: instant() }
       onLine?.(call)
       if (onLine === undefined) calls.push(call)
       try {
         const results = await run(call.name)
-        Object.assign(call, { ended: now(), answer: { kind: 'stored', results } satisfies Answer })
+        Object.assign(call, { ended: instant(), answer: { kind: 'stored', results } satisfies Answer })
         return results
       } catch (error) {
-        Object.assign(call, { ended: now(), answer: answerOf(error) })
+        Object.assign(call, { ended: instant(), answer: answerOf(error) })
         throw error
       } finally {
         onLine?.({ name: call.name, ended: call.ended, answer: call.answer })
@@ -92,9 +93,9 @@ export function recordAppends(
       return recorder.record(parts, run, options.idempotencyKey)
     },
     async read(stream) {
-      const began = now()
+      const began = instant()
       const eventIds = (await store.events.read(stream).toArray()).map(({ id }) => id)
-      const read = { name: `${name} read ${++count}`, stream, began, ended: now(), eventIds }
+      const read = { name: `${name} read ${++count}`, stream, began, ended: instant(), eventIds }
       onLine?.(read)
       if (onLine === undefined) reads.push(read)
       return eventIds
@@ -135,14 +136,17 @@ export async function readLog(store: Store): Promise<LoggedEvent[]> {
   const { events } = logNames(store.schema.name)
   const log: LoggedEvent[] = []
   for (;;) {
-    const rows = await store.transaction(tx =>
-      tx.query<LoggedRow>(
-        `select event_id, stream, version::float8 as version, position::float8 as position, type, causation_id
+    const after = log.at(-1)?.position ?? -1
+    const rows = await readAgain(() =>
+      store.transaction(tx =>
+        tx.query<LoggedRow>(
+          `select event_id, stream, version::float8 as version, position::float8 as position, type, causation_id
         from ${events.quoted}
         where position > $1::bigint
         order by position
         limit $2::integer`,
-        [log.at(-1)?.position ?? -1, pageSize],
+          [after, pageSize],
+        ),
       ),
     )
     for (const { event_id: id, causation_id: call, ...event } of rows)
@@ -151,6 +155,18 @@ export async function readLog(store: Store): Promise<LoggedEvent[]> {
   }
 }
 
+/** The last connections that were cut may be found broken only now. */
+export async function readAgain<T>(read: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await read()
+    } catch (error) {
+      if (tries === maxTries || !isRillflowError(error, 'connection_lost')) throw error
+    }
+  }
+}
+
+const maxTries = 20
 const pageSize = 10_000
 
 interface LoggedRow {

@@ -13,9 +13,9 @@
  */
 import type { Documents } from '../documents/documents.ts'
 import type { Store } from '../store.ts'
-import { now } from './append-history.ts'
+import { instant } from './append-history.ts'
 import { checkTransactions } from './check-transactions.ts'
-import { readLog } from './record-appends.ts'
+import { readAgain, readLog } from './record-appends.ts'
 import type { Operation, RecordedTransaction, TransactionHistory } from './transaction-history.ts'
 
 /** The writer of this version. */
@@ -54,23 +54,23 @@ export function recordTransactions(store: Store, stock: Documents<Counted>, name
   const record = async (run: (own: string, operations: Operation[]) => Promise<void>): Promise<void> => {
     const own = `${name} #${++count}`
     const operations: Operation[] = []
-    const began = now()
+    const began = instant()
     let outcome: RecordedTransaction['outcome'] = 'committed'
     try {
       await run(own, operations)
     } catch (error) {
       outcome = (error as { code?: string }).code === 'outcome_unknown' ? 'unknown' : 'rolled back'
     }
-    transactions.push({ name: own, began, ended: now(), outcome, operations })
+    transactions.push({ name: own, began, ended: instant(), outcome, operations })
   }
   const read = async (
     operations: Operation[],
     object: string,
     look: () => Promise<{ version: number; element: string | undefined }>,
   ): Promise<number> => {
-    const began = now()
+    const began = instant()
     const { version, element } = await look()
-    operations.push({ kind: 'read', object, version, element, began, ended: now() })
+    operations.push({ kind: 'read', object, version, element, began, ended: instant() })
     return version
   }
   /** The read of this version is checked by the write that expects it. */
@@ -195,7 +195,7 @@ export async function judgeTransactions(
 async function versionsOf(stock: Documents<Counted>, id: string): Promise<string[]> {
   const elements: string[] = []
   for (let after: string | undefined; ; ) {
-    const page = await stock.history(id, { limit: 1_000, after })
+    const page = await readAgain(() => stock.history(id, { limit: 1_000, after }))
     for (const { data } of page.items) elements.push(data!.by)
     if (page.next === undefined) return elements
     after = page.next

@@ -70,7 +70,7 @@ test('two stores on one folder see the events of each other at once, without a p
   ])
 })
 
-test('a guest becomes the holder when the holder is closed, and goes on with its work', async () => {
+test('a guest becomes the holder when the holder is closed, and continues its work', async () => {
   const folder = await shopFolder()
   await copyStore(folder)
   const holder = await openStore({ folder })

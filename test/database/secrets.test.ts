@@ -21,44 +21,46 @@ test('TLS is on by default for a server on another machine, unless the url or th
   expect(tlsOf('postgres://db/shop', false)).toBe(false)
 })
 
-test('a password comes from a text, the environment, a file or a function, and is asked for each connection', async context => {
-  if (!onServer) return context.skip('an embedded store has no password')
-  const { store, schema } = await openShop()
-  await store.events.append('order-1', placed())
-  const url = new URL(postgresUrl())
-  const password = decodeURIComponent(url.password)
-  url.password = ''
-  const folder = await mkdtemp(join(tmpdir(), 'rillflow-secret-'))
-  onTestFinished(() => rm(folder, { recursive: true }))
-  await writeFile(join(folder, 'password'), `${password}\n`)
-  process.env.SHOP_PASSWORD = password
-  let asked = 0
-  const secrets: Secret[] = [
-    password,
-    { env: 'SHOP_PASSWORD' },
-    { file: join(folder, 'password') },
-    async () => {
-      asked++
-      return password
-    },
-  ]
+test.runIf(onServer)(
+  'a password comes from a text, the environment, a file or a function, and is asked for each connection',
+  async () => {
+    const { store, schema } = await openShop()
+    await store.events.append('order-1', placed())
+    const url = new URL(postgresUrl())
+    const password = decodeURIComponent(url.password)
+    url.password = ''
+    const folder = await mkdtemp(join(tmpdir(), 'rillflow-secret-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    await writeFile(join(folder, 'password'), `${password}\n`)
+    process.env.SHOP_PASSWORD = password
+    let asked = 0
+    const secrets: Secret[] = [
+      password,
+      { env: 'SHOP_PASSWORD' },
+      { file: join(folder, 'password') },
+      async () => {
+        asked++
+        return password
+      },
+    ]
 
-  for (const secret of secrets) {
-    await using other = await openStore({ url: url.href, schema, password: secret })
-    await Promise.all([1, 2, 3].map(() => other.events.read('order-1').toArray()))
-    const [first] = await other.events
-      .tail({ from: 'start' })
-      [Symbol.asyncIterator]()
-      .next()
-      .then(({ value }) => [value])
-    expect(first).toMatchObject({ type: 'OrderPlaced' })
-  }
+    for (const secret of secrets) {
+      await using other = await openStore({ url: url.href, schema, password: secret })
+      await Promise.all([1, 2, 3].map(() => other.events.read('order-1').toArray()))
+      const [first] = await other.events
+        .tail({ from: 'start' })
+        [Symbol.asyncIterator]()
+        .next()
+        .then(({ value }) => [value])
+      expect(first).toMatchObject({ type: 'OrderPlaced' })
+    }
 
-  expect(asked).toBeGreaterThan(1)
-  const wrong = await outcome(openStore({ url: url.href, schema, password: () => 'wrong' }))
-  expect(wrong.error).toMatchObject({ code: 'authentication_failed' })
-  const missing = await outcome(openStore({ url: url.href, schema, password: { env: 'NO_SUCH_PASSWORD' } }))
-  expect((missing.error as Error).message).toContain('NO_SUCH_PASSWORD')
-  const odd = await outcome(openStore({ url: url.href, schema, password: { env: 'A', file: 'b' } as never }))
-  expect(odd.error).toMatchObject({ code: 'invalid_option', option: 'password' })
-})
+    expect(asked).toBeGreaterThan(1)
+    const wrong = await outcome(openStore({ url: url.href, schema, password: () => 'wrong' }))
+    expect(wrong.error).toMatchObject({ code: 'authentication_failed' })
+    const missing = await outcome(openStore({ url: url.href, schema, password: { env: 'NO_SUCH_PASSWORD' } }))
+    expect((missing.error as Error).message).toContain('NO_SUCH_PASSWORD')
+    const odd = await outcome(openStore({ url: url.href, schema, password: { env: 'A', file: 'b' } as never }))
+    expect(odd.error).toMatchObject({ code: 'invalid_option', option: 'password' })
+  },
+)

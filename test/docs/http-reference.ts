@@ -68,10 +68,11 @@ function errors(): string {
     ...['stream_not_found', 'version_conflict', 'document_exists', 'invalid_option', 'tenant_required', 'overloaded'],
     ...['database_unreachable', 'timed_out'],
   ]
-  const rows = codes.map(code => `| \`${code}\` | ${statusOf(code)} |`)
+  const width = Math.max(...codes.map(code => code.length)) + 2
+  const rows = codes.map(code => `| ${`\`${code}\``.padEnd(width)} | ${String(statusOf(code)).padEnd(6)} |`)
   return [
     '## Status of errors',
     'The status follows from the [code](errors.md): not found 404, a conflict 409, invalid 400, overloaded 429 with `Retry-After`, the database away 503. Without an identity it is 401, and with a role that is too low 403. Everything else is 500, without its text.',
-    ['| code | status |', '| --- | --- |', ...rows].join('\n'),
+    [`| ${'code'.padEnd(width)} | status |`, `| ${'-'.repeat(width)} | ------ |`, ...rows].join('\n'),
   ].join('\n\n')
 }

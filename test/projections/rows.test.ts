@@ -16,8 +16,10 @@ import {
 } from '../../src/documents/query/condition.ts'
 import { lower } from '../../src/documents/query/field.ts'
 import { avg, count, max, sum } from '../../src/documents/query/group.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import { onServer, openShop, placed, type Shop, shopEvents } from '../support/shop.ts'
+import { openTenantStore } from '../support/tenant-store.ts'
 
 const sales = defineTableProjection('sales', {
   events: shopEvents,
@@ -373,4 +375,43 @@ test.runIf(onServer)('a condition on a column is served by an index on it', asyn
       .limit(3)
       .explain(),
   ).toContain('sales_orders')
+})
+
+test('the documents and the rows of a projection are read for any tenant, with the whole query language', async () => {
+  const counts = defineDocumentProjection('counts', {
+    events: shopEvents,
+    initial: () => ({ orders: 0 }),
+    evolve: { OrderPlaced: ({ orders }) => ({ orders: orders + 1 }) },
+  })
+  const notes = defineTableProjection('notes', {
+    events: shopEvents,
+    columns: { note: 'text', orders: 'integer' },
+    primaryKey: ['note'],
+    on: { OrderPlaced: ({ data }, row) => row({ note: data.note ?? '' }, { increment: { orders: 1 } }) },
+  })
+  const store = await openTenantStore({ projections: [counts, notes] })
+  for (const [name, orders] of Object.entries({ acme: 1, globex: 2 })) {
+    await store.tenants.ensure(name)
+    const tenant = store.tenant(name)
+    for (let n = 0; n < orders; n++) await tenant.events.append('order-1', placed(1, {}))
+    await tenant.consumers.runUntilIdle()
+  }
+
+  const read = async (name: string) => [
+    (
+      await store
+        .tenant(name)
+        .documents(counts)
+        .query()
+        .where(c => gt(c.orders, 0))
+        .toArray()
+    ).map(({ data }) => data),
+    await store
+      .tenant(name)
+      .rows(notes)
+      .where(row => gt(row.orders, 0))
+      .toArray(),
+  ]
+  expect(await read('acme')).toEqual([[{ orders: 1 }], [{ note: '', orders: 1 }]])
+  expect(await read('globex')).toEqual([[{ orders: 2 }], [{ note: '', orders: 2 }]])
 })

@@ -1,7 +1,11 @@
-import { request as httpRequest } from 'node:http'
-import { expect, test } from 'vitest'
+import { createServer, request as httpRequest } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { getRequestListener } from '@hono/node-server'
+import { Hono } from 'hono'
+import { expect, onTestFinished, test } from 'vitest'
 import { type Role, roles } from '../../src/server/api/route.ts'
 import { routes } from '../../src/server/api/routes/routes.ts'
+import { senderOf } from '../../src/server/app.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { serve } from './api.ts'
 
@@ -215,4 +219,41 @@ test('a store for a framework needs authorize or a token, and works below its ba
 
   expect(open.error).toMatchObject({ code: 'invalid_option', option: 'authorize' })
   expect(statuses).toEqual([200, 200, 200])
+})
+
+test('the handler is mounted in Hono, and in a server of node:http as Express and Fastify call it', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', { type: 'OrderPlaced', data: { total: 1 } })
+  const base = '/admin/rillflow'
+  const handler = await store.http({ base, console: true, authorize: () => ({ name: 'Ada', role: 'operate' }) })
+  const listener = getRequestListener(handler, { overrideGlobalObjects: false })
+  const server = createServer((incoming, outgoing) => {
+    // As Express does it: the part of the path that it was mounted at is not in the url.
+    incoming.url = incoming.url!.slice(base.length)
+    void listener(incoming, outgoing)
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}${base}/api/v1`
+
+  const inHono = await new Hono().mount(base, handler).request(`${base}/api/v1/events`)
+  const listed = await fetch(`${url}/events`)
+  const archived = await fetch(`${url}/streams/order-1/archive`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', origin: new URL(url).origin },
+    body: '{"reason":"old"}',
+  })
+
+  expect([inHono.status, listed.status, archived.status]).toEqual([200, 200, 200])
+  expect(await store.streams.describe('order-1')).toMatchObject({ state: 'archived', reason: 'old' })
+})
+
+test('the address and the prefix that a proxy tells are believed only of a trusted proxy', () => {
+  const headers = { 'x-forwarded-for': '203.0.113.9, 198.51.100.7', 'x-forwarded-prefix': '/ops/' }
+  const asked = new Request('http://shop.example/events', { headers })
+  const hostile = new Request('http://shop.example/events', { headers: { 'x-forwarded-prefix': '/"><script>' } })
+
+  expect(senderOf(asked, '::ffff:10.0.0.2', ['10.0.0.2'])).toEqual({ address: '198.51.100.7', prefix: '/ops' })
+  expect(senderOf(asked, '10.0.0.3', ['10.0.0.2'])).toEqual({ address: '10.0.0.3', prefix: '' })
+  expect(senderOf(hostile, '10.0.0.2', ['10.0.0.2'])).toEqual({ address: '10.0.0.2', prefix: '' })
 })
