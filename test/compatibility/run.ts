@@ -7,6 +7,7 @@
  *
  * Everything is installed into a temporary folder. A combination that cannot be tried on this machine says so in the table.
  */
+import { execFileSync } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { type Case, cases, NotRun } from './cases.ts'
@@ -33,7 +34,10 @@ for (const each of chosen) {
   rows.push(row)
   console.log([row.result.padEnd(8), row.name.padEnd(26), row.version.padEnd(10), row.note].join(' '))
 }
-if (words.length === 0) await writeFile(page, replaceTables(await readFile(page, 'utf8'), rows))
+if (words.length === 0) {
+  await writeFile(page, replaceTables(await readFile(page, 'utf8'), rows))
+  execFileSync('npx', ['biome', 'format', '--write', page])
+}
 process.exitCode = rows.some(row => row.result === 'no') ? 1 : 0
 
 async function tryOut({ group, name, run }: Case): Promise<Row> {

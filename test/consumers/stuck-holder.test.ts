@@ -4,7 +4,7 @@ import type { Database } from '../../src/database/database.ts'
 import type { Statement } from '../../src/database/sql.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { openDatabase } from '../support/engines.ts'
-import { openShop, placed, shopEvents } from '../support/shop.ts'
+import { onServer, openShop, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 test('a holder that makes no progress does not renew its lease, and another runner continues', async () => {
@@ -24,7 +24,7 @@ test('a holder that makes no progress does not renew its lease, and another runn
     runArrays: statement => (isPage(statement) ? never() : database.runArrays(statement)),
   }
   const { store, sibling } = await openShop({ database: stuckDatabase, projections: [counted] })
-  const other = await sibling({ projections: [counted] })
+  const other = await sibling({ projections: [counted], ...(onServer ? {} : { database }) })
   const first = await store.start({ only: ['projections'] })
   onTestFinished(() => first.stop({ timeoutMs: 0 }))
   await waitUntil(async () => (await store.consumers.status(counted)).lease !== undefined, { what: 'the lease' })

@@ -90,11 +90,10 @@ test('a standby is refused at open and at append', async () => {
 
   expect(await refusal({ url: standby.url })).toMatchObject({ code: 'server_in_recovery', retryable: true })
 
-  // A server that has become a standby while the store was open answers a write in the same way as a read-only one.
-  await using open = await openStore({ url: primary.url })
+  // A server that has become a standby while a store was open answers its writes as one that is read-only by default.
   const client = await connect(primary.url)
   await client.query('alter database postgres set default_transaction_read_only = on')
-  await client.query(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'rillflow'`)
+  await using open = await openStore({ url: primary.url })
   expect((await outcome(open.events.append('order-1', placed()))).error).toMatchObject({
     code: 'database_read_only',
     message: expect.stringContaining('Connect to the primary'),

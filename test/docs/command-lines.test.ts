@@ -12,8 +12,9 @@ test('every line of a block of the docs', async () => {
   // The reference is generated from the commands, with their examples.
   const written = pages.filter(({ path }) => path !== 'docs/reference/cli.md')
   const lines = written.flatMap(({ path, text }) =>
-    [...text.matchAll(/^```(?:sh)?\n(.*?)^```/gms)]
-      .flatMap(([, block]) => block!.split('\n'))
+    [...text.matchAll(/^```(\w*)\n(.*?)^```/gms)]
+      .filter(([, language]) => language === '' || language === 'sh')
+      .flatMap(([, , block]) => block!.split('\n'))
       .filter(line => /^ *(\$ |npx |node )/.test(line) && program.test(line))
       .map(line => ({ path, line })),
   )
