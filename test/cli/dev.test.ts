@@ -33,7 +33,7 @@ test(
     for (const type of ['OrderPlaced', 'OrderCharged', 'ItemChecked', 'OrderCleared']) expect(stdout).toContain(type)
     expect(stdout).toMatch(/failed +charge \(OrderPlaced\) +attempt 2 .*the card of \w+ has expired/)
     expect(stderr).toMatch(/Stopped\. Nothing is lost/)
-    if (!onServer) expect(stderr).toContain('dist/cli/cli.js dead-letters list --schema shop\n')
+    if (!onServer) expect(stdout).toContain('dist/cli/cli.js dead-letters list --schema shop\n')
     const letters = await shop.run(`dead-letters list --json${onServer ? '' : ' --schema shop'}`)
     expect(JSON.parse(letters.stdout).items).toContainEqual(expect.objectContaining({ handler: 'charge' }))
   },

@@ -31,7 +31,7 @@ test('doctor shows what it checked, and exits with 3 if it finds an error', pati
   expect(unhealthy).toMatchObject({
     code: 3,
     stdout: expect.stringMatching(
-      /error +schema .*index events_created_at is missing\.\n +fix: undo [\s\S]*\n[1-9] errors?, \d+ warnings?, \d+ checks\.\n$/,
+      /error +schema .*index events_created_at is missing\.\n +fix: rillflow schema sync\n[\s\S]*\n[1-9] errors?, \d+ warnings?, \d+ checks\.\n$/,
     ),
   })
 })
