@@ -10,8 +10,8 @@ import { join } from 'node:path'
 import { launchBrowser } from '../test/support/browser.ts'
 
 const folder = 'docs/images'
-/** How long the shop is open before the pictures are taken, so that charts have something to show. */
-const openMs = 30_000
+/** How long the overview is open before the pictures are taken: figures are sampled while a page is watched. */
+const openMs = 100_000
 
 const place = mkdtempSync(join(tmpdir(), 'rillflow-screenshots-'))
 const shop = spawn(process.execPath, [join(process.cwd(), 'dist/cli/cli.js'), 'dev', '--memory'], {
@@ -20,7 +20,10 @@ const shop = spawn(process.execPath, [join(process.cwd(), 'dist/cli/cli.js'), 'd
 })
 try {
   const url = await addressOf(shop.stderr)
-  await new Promise(resolve => setTimeout(resolve, openMs))
+  const browser = await launchBrowser()
+  const watching = await browser.newPage({ locale: 'en-GB' })
+  await watching.goto(url)
+  await watching.waitForTimeout(openMs)
   mkdirSync(folder, { recursive: true })
   const workflow = await newestSettled(url)
   const pages = {
@@ -29,7 +32,6 @@ try {
     workflow: `/workflows/${workflow}`,
     'dead-letters': '/dead-letters',
   }
-  const browser = await launchBrowser()
   for (const theme of ['light', 'dark'] as const) {
     const context = await browser.newContext({
       ...{ viewport: { width: 1440, height: 900 }, colorScheme: theme, locale: 'en-GB', timezoneId: 'UTC' },

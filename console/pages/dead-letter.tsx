@@ -93,7 +93,7 @@ function Actions({
       title: `Retry ${plural(group.length, 'dead letter')} of ${owner}?`,
       body: `${plural(group.length, 'open dead letter')} with this error run again, at most 50 a second. Those that fail again come back here.`,
       verb: `Retry ${plural(group.length, 'dead letter')}`,
-      command: `rillflow dead-letters retry-all --of ${owner}`,
+      command: `rillflow dead-letters retry ${owner} --all`,
     })
     if (answer !== undefined)
       await act('POST /dead-letters/retry', {

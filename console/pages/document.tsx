@@ -131,7 +131,6 @@ async function remove(name: string, id: string, document: Reading<Document>): Pr
     verb: 'Delete it',
     isDanger: true,
     name: id,
-    command: `rillflow documents delete ${name} ${id}`,
   })
   if (answer !== undefined)
     await act('DELETE /collections/:name/:id', {

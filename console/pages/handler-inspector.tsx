@@ -34,7 +34,6 @@ export function HandlerInspector({
       verb: `Retire ${name}`,
       isDanger: true,
       name,
-      command: `rillflow workflows retire ${name}`,
     })
     if (answer !== undefined)
       await act('POST /handlers/:name/retire', {
@@ -115,7 +114,7 @@ export function HandlerInspector({
       </section>
       <footer>
         <div class="grow">
-          <Command line={`rillflow workflows attempts --handler ${name}`} />
+          <Command line={`rillflow workflows executions --handler ${name}`} />
         </div>
         <Button
           kind="danger"

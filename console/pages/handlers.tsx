@@ -141,7 +141,6 @@ function Lanes({ reading }: { reading: ReturnType<typeof useReading<'GET /lanes'
       title: `Let lane ${key} of ${handler} continue?`,
       body: `${plural(open, 'execution')} in it run in their order. The dead letter for which it was parked stays as it is: its event is passed over.`,
       verb: 'Unpark the lane',
-      command: `rillflow workflows unpark ${handler} --key ${key}`,
     })
     if (answer !== undefined)
       await act('POST /lanes/unpark', {

@@ -89,7 +89,6 @@ export function ScheduleInspector({
       verb: `Delete ${name}`,
       isDanger: true,
       name,
-      command: `rillflow workflows schedules delete ${name}`,
     })
     if (answer !== undefined)
       await act('DELETE /schedules/:name', {

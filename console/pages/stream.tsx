@@ -161,7 +161,6 @@ function StreamActions({
       verb: 'Tombstone it',
       isDanger: true,
       name: stream,
-      command: `rillflow streams tombstone ${stream}`,
     })
     if (answer === undefined) return
     await act('POST /streams/:stream/tombstone', {

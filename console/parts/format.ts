@@ -109,6 +109,7 @@ export function exactTime(at: string | number | Date): string {
 export function relative(at: string | number | Date): string {
   const ms = now.value - new Date(at).getTime()
   const size = Math.abs(ms)
+  if (size < 1000) return 'just now'
   const text =
     size < 60_000
       ? `${Math.round(size / 1000)} s`

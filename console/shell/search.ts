@@ -28,8 +28,12 @@ const icons: Record<Thing['kind'], IconName> = {
 }
 
 const commands: Partial<Record<Thing['kind'], string>> = {
-  ...{ stream: 'rillflow events read', workflow: 'rillflow workflows status', consumer: 'rillflow consumers status' },
-  ...{ handler: 'rillflow workflows attempts --handler', collection: 'rillflow documents query' },
+  ...{
+    stream: 'rillflow events list --stream',
+    workflow: 'rillflow workflows show',
+    consumer: 'rillflow consumers status',
+  },
+  ...{ handler: 'rillflow workflows executions --handler', collection: 'rillflow documents query' },
 }
 
 export async function findThings(text: string, signal: AbortSignal): Promise<Found[]> {

@@ -124,7 +124,7 @@ export function ExecutionPanel({ id, workflow, tree, lines, address, onChange }:
         </div>
       )}
       <div class="sec">
-        <Command line={`rillflow workflows attempts --workflow ${workflow} --execution ${id}`} />
+        <Command line={`rillflow workflows show ${workflow}`} />
       </div>
     </aside>
   )
