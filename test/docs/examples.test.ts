@@ -36,7 +36,7 @@ test('the shop runs twice and shows each event once, a conflict and a repeat', {
 test('the tests of the shop pass', { timeout: patienceMs }, async () => {
   const printed = await runExample('shop/order.test.ts')
 
-  expect(printed).toMatch(/^# pass 3$/m)
+  expect(printed).toMatch(/^# pass 4$/m)
   expect(printed).toMatch(/^# fail 0$/m)
 })
 

@@ -102,6 +102,8 @@ test.runIf(onServer)(
 test.runIf(onServer)('watching until settled waits for lines that another transaction holds back', async () => {
   const shop = await openShop({ pollMs: 5 })
   const slow = await connect()
+  await shop.query(`insert into ~workflows (first_position, last_position, correlation_id, last_type)
+    values (1, 1, 'order-2', 'OrderPlaced')`)
   await beginActivity(shop, slow, 1)
   await writeActivity(shop, 2, 'order-2')
   const before = shop.store.metrics().settles_total
