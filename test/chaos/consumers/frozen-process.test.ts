@@ -58,7 +58,7 @@ test(
 
 /**
  * The first worker has read ten events and is stopped before it applies them; the second takes over, and has applied
- * five of them when the first continues. Returns how the first one's batch ended.
+ * four of them when the first continues. Returns how the first one's batch ended.
  */
 async function beginLate(scenario: Scenario, { isUnfenced }: { isUnfenced: boolean }): Promise<readonly string[]> {
   const order = Array.from({ length: 10 }, (_, total) => ({ type: 'OrderPlaced', data: { total } }))
@@ -69,7 +69,8 @@ async function beginLate(scenario: Scenario, { isUnfenced }: { isUnfenced: boole
   frozen.freeze()
   const other = scenario.start({ name: 'other', batchSize: 5, pauseAfterBatches: 1 })
   await hasPausedBatch(other)
-  expect(await scenario.effects({ worker: 'other' })).toBe(5)
+  // After a lost lease the first batch is small.
+  expect(await scenario.effects({ worker: 'other' })).toBe(4)
 
   // A message to a stopped process is the first that it receives when it continues.
   const opened = frozen.ask({ kind: 'resume batches' })
