@@ -4,14 +4,17 @@
  *
  *     append_check ──► a CTE for each collection and kind of write ──► append_store
  *
+ * A save that is alone, of one stream, goes without the arrays that several need: `append_check_one`.
+ *
  * It is written for the usual case, in which every document is as its save expects it. If one is not, the statement
  * fails, names the saves it was for, and nothing is stored: those then continue in a transaction each, which finds the
  * exact fault. Saves that write in the same ways to the same collections share a statement.
  */
-import { type Fragment, fragment, joinFragments, sql } from '../database/sql.ts'
+import { type Fragment, fragment, type Identifier, identifier, joinFragments, sql } from '../database/sql.ts'
 import type { OpenCollection } from '../documents/collection.ts'
 import { reportDocuments } from '../documents/execute.ts'
 import type { Change } from '../documents/write-many.ts'
+import { expectedVersion, expectedWord } from '../events/append/prepare.ts'
 import {
   type Alongside,
   type Answer,
@@ -22,10 +25,10 @@ import {
   eventNumbers,
   eventParts,
   type Outcome,
+  type OutcomeKind,
   outcomesOf,
 } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
-import { insertDocument, isSmall, replaceDocument, sendSaveAlone, targetName } from './save-alone.ts'
 
 /** The documents of one save, by collection and kind of write. */
 export interface GroupableWrites {
@@ -152,6 +155,60 @@ async function sendSaves(log: Log, appends: readonly Append[]): Promise<Outcome[
   return answers
 }
 
+/** Whether a save has one stream, and at most one document of each kind of write. */
+function isSmall({ parts }: Append, { targets }: GroupableWrites): boolean {
+  return parts.length === 1 && targets.every(({ changes }) => changes.length === 1)
+}
+
+async function sendSaveAlone(log: Log, { parts }: Append, writes: GroupableWrites): Promise<Outcome> {
+  const { stream, expected, events } = parts[0]!
+  const { targets, userId = null } = writes
+  const ctes = targets.map(({ collection, kind, changes: [change] }, at) => {
+    const { id, body, expected: version } = change!
+    const item = fragment`(
+        select
+          ${id}::text as id,
+          ${userId}::text as by,
+          ${version ?? null}::bigint as expected,
+          ${body}::jsonb as body
+      ) as item
+      where checked.outcome = 'appended'`
+    return fragment`, ${targetName(at)} as (
+      ${kind === 'replace' ? replaceDocument(collection, item) : insertDocument(collection, kind, item)}
+      returning d.version)`
+  })
+  const versions = targets.map((_, at) => fragment`(select version from ${targetName(at)})`)
+  const [row] = await log.database.runArrays(sql`/* sessions.save_alone */
+    with checked as materialized (
+      select outcome, version, created_at
+      from ${log.names.append_check_one}(
+        p_stream => ${stream}::text,
+        p_expected => ${expectedWord(expected)}::text,
+        p_version => ${expectedVersion(expected)}::bigint,
+        p_count => ${events.length}::integer,
+        p_types => ${events.map(event => event.type)}::text[])
+    )${joinFragments(ctes, '')}, written as materialized (
+      select array[${joinFragments(versions, ', ')}] as versions
+    )
+    select checked.outcome, checked.version, stored.positions, written.versions
+    from checked
+    cross join written
+    cross join lateral ${log.names.append_store}(
+      p_refused => case when checked.outcome = 'appended' and array_position(written.versions, null) > 0 then '1' end,
+      p_streams => array[${stream}::text],
+      p_base => case when checked.outcome = 'appended' then array[checked.version - ${events.length}::integer] end,
+      p_created_at => checked.created_at,
+      p_event_parts => ${events.map(() => 1)}::integer[],
+      p_event_numbers => ${events.map((_, n) => n + 1)}::integer[],
+      ${eventArguments(events)}) as stored`)
+  const [kind, version, positions, made] = row as [OutcomeKind, number, number[] | null, number[]]
+  if (kind === 'appended') {
+    writes.versions = made
+    for (const { collection, kind: write } of targets) reportDocuments(collection, 'written', `sessions.${write}`, 1)
+  }
+  return { kind, failedPart: 0, versions: [Number(version)], positions: positions?.slice(-1) ?? [] }
+}
+
 /**
  * Writes the documents of one target, those of all saves, in the order of their ids, in which every transaction locks
  * them.
@@ -172,3 +229,40 @@ function writing(saves: readonly GroupableWrites[], at: number): Fragment {
       where checked.outcomes[item.save] = 'appended'`
   return kind === 'replace' ? replaceDocument(collection, rows) : insertDocument(collection, kind, rows)
 }
+
+/** The name of the CTE that writes one target. */
+function targetName(at: number): Identifier {
+  return identifier(`target_${at + 1}`)
+}
+
+/** `rows`: the documents as `item(id, by, expected, body)`, with the condition under which they are written. */
+function replaceDocument({ table }: OpenCollection, rows: Fragment): Fragment {
+  return fragment`update ${table} as d
+      set version = d.version + 1,
+        updated_at = checked.created_at,
+        updated_by = item.by,
+        body = item.body
+      from checked
+      cross join ${rows}
+        and d.id = item.id
+        and d.version = item.expected
+        and d.deleted_at is null`
+}
+
+function insertDocument({ table }: OpenCollection, kind: 'insert' | 'put', rows: Fragment): Fragment {
+  return fragment`insert into ${table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
+      select 1, checked.created_at, checked.created_at, item.id, item.by, item.by, item.body
+      from checked
+      cross join ${rows}
+      order by item.id collate "C"
+      on conflict (id) ${kind === 'insert' ? doNothing : putOver}`
+}
+
+const doNothing: Fragment = fragment`do nothing`
+
+const putOver: Fragment = fragment`do update
+      set version = d.version + 1,
+        updated_at = excluded.updated_at,
+        deleted_at = null,
+        updated_by = excluded.updated_by,
+        body = excluded.body`
