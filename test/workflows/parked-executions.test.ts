@@ -247,3 +247,25 @@ test('an execution that is not parked can be neither resumed nor rejected', asyn
   const { error } = await outcome(store.workflows.executions.list({ state: 'sleeping' as 'parked' }))
   expect(error).toMatchObject({ code: 'invalid_option', option: 'state' })
 })
+
+test('the dead letter of a rejected execution is retried with code that fits, sleeps and settles', async () => {
+  const fitting = async (ctx: HandlerContext<ShopMap>): Promise<void> => {
+    await ctx.step('first', () => 1)
+    await ctx.sleep('a minute', 60_000)
+  }
+  const shop = await replaced(fitting, ctx => ctx.step('other', () => 1))
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
+  const [parked] = await shop.query<{ id: string }>('select id from ~workflow_executions')
+  await shop.store.workflows.executions.reject(parked!.id)
+  const deadLetters = shop.store.deadLetters
+  await waitUntil(async () => (await deadLetters.list({ state: 'open' })).items.length === 1)
+
+  shop.code.run = fitting
+  const [rejected] = (await deadLetters.list({ state: 'open' })).items
+  await deadLetters.retry('pay', rejected!.eventId)
+  await untilSuspended(shop)
+  await letTimePass(shop, 60_000)
+  const status = await shop.store.workflows.get(shop.correlationId).waitUntilSettled()
+
+  expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
+})
