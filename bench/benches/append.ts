@@ -67,7 +67,7 @@ async function runCase(
       return sample
     },
   }))
-  if (each.events > 1) contestants.push({ name: 'copy', run: () => copyLoad(server, ms) })
+  if (each.events > 1 || each.callers === 256) contestants.push({ name: 'copy', run: () => copyLoad(server, ms) })
   const tables = [...new Set(Object.values(appenders).flatMap(appender => appender.tables))]
   const samples = await interleave(contestants, {
     rounds: quick ? 3 : 7,

@@ -164,6 +164,11 @@ async function runWrites(
     patch: (target, n) => target.patch(idOf(n), 'pro'),
   }
   for (const [kind, write] of Object.entries(kinds)) {
+    const busy = Object.fromEntries(
+      (['ours', 'byHand'] as const).map(name => [name, () => (n: number) => write(all[name], n)]),
+    )
+    const together = await race(context, busy, { count, callers: 64, before })
+    reportPairs(report, together, [[`${kind}, 64 callers`, 'ours', 'byHand', 'hand-written']])
     const names = Object.keys(all) as (keyof CustomerStores)[]
     const calls = Object.fromEntries(names.map(name => [name, () => (n: number) => write(all[name], n)]))
     const samples = await race(context, calls, { count, callers: 1, before })

@@ -10,7 +10,7 @@ import type { JobQueueSetup } from '../rigs/job-queue.ts'
 import { type JobQueueName, jobTables, makeJobTables } from '../rigs/job-queues.ts'
 
 const callers = 64
-const setups: Readonly<Record<JobQueueName, JobQueueSetup>> = {
+const setups: Readonly<Record<Exclude<JobQueueName, 'dbos'>, JobQueueSetup>> = {
   ours: {},
   'pg-boss': {},
   'graphile-worker': { batchSize: 500 },

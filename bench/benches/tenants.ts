@@ -32,6 +32,7 @@ export const bench: Bench = {
     await using server = await startBenchServer(context.report)
     const tenants = await provision(context, server)
     await append(context, server, tenants)
+    if (context.only === 'append') return
     await rest(context, server, tenants)
     await heap(context, server, tenants)
     await inAndOut(context, server)

@@ -28,6 +28,15 @@ const calling: readonly Entry[] = [
   { contestant: 'graphile-worker', note: 'default pool', setup: { batchSize: 500 } },
   { contestant: 'graphile-worker', note: 'pool of 32', setup: { batchSize: 500, poolSize: 32 }, isSlow: true },
 ]
+/** A step is recorded before the handler ends; peers without steps are not in these rows. */
+const stepping: readonly Entry[] = [
+  settled,
+  { contestant: 'ours', note: 'with a step', setup: { steps: true } },
+  { contestant: 'dbos', note: 'default pool', setup: {} },
+  { contestant: 'dbos', note: 'pool of 32', setup: { poolSize: 32 }, isSlow: true },
+  { contestant: 'dbos', note: 'with a step', setup: { steps: true } },
+  { contestant: 'dbos', note: 'with a step, pool of 32', setup: { steps: true, poolSize: 32 }, isSlow: true },
+]
 const draining: readonly Entry[] = [
   settled,
   { contestant: 'pg-boss', note: 'batches of 50', setup: {} },
@@ -43,6 +52,7 @@ export const bench: Bench = {
       await using server = await startBenchServer(context.report)
       await makeJobTables(server.url)
       for (const callers of [1, 8, 64]) await runCalls(context, server, callers)
+      for (const callers of [1, 8, 64]) await runSteps(context, server, callers)
       await runBacklog(context, server)
     }
     await runEmbedded(context)
@@ -67,6 +77,22 @@ async function runCalls({ quick, report }: BenchContext, server: BenchServer, ca
     }
   }
   report.table(`workflow, ${callers} ${callers === 1 ? 'caller' : 'callers'}`)
+}
+
+async function runSteps({ quick, report }: BenchContext, server: BenchServer, callers: number): Promise<void> {
+  const entries = stepping.filter(({ isSlow }) => !(quick && isSlow))
+  const samples = await runAll(entries, server, { callers, ms: quick ? 600 : 2500 }, quick ? 2 : 5)
+  for (const steps of [undefined, true]) {
+    const ofKind = new Map([...samples].filter(([entry]) => entry.setup.steps === steps))
+    const { entry, list } = best(ofKind, 'dbos')
+    const ours = [...ofKind].find(([each]) => each.contestant === 'ours')![1]
+    const name = steps === true ? `${callers} with a step` : `${callers}`
+    report.result({
+      ...{ case: name, peerName: 'dbos', peerNote: entry.note, unit: 'workflows/s' },
+      ...compare(ours, list),
+    })
+  }
+  report.table(`workflow, ${callers} ${callers === 1 ? 'caller' : 'callers'}, with DBOS Transact`)
 }
 
 async function runBacklog({ quick, report }: BenchContext, server: BenchServer): Promise<void> {

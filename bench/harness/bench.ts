@@ -10,5 +10,7 @@ export interface Bench {
 export interface BenchContext {
   /** Fewer rounds and less data: takes less than two minutes. */
   readonly quick: boolean
+  /** Only this part of a bench that has several. */
+  readonly only?: string | undefined
   readonly report: Report
 }

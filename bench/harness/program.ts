@@ -10,11 +10,16 @@ const limitMs = 300_000
 export interface ProgramOptions {
   /** Path of a Node that runs TypeScript without a loader. Default: the Node of this process, with its loader. */
   readonly node?: string
+  /** Variables that differ from those of this process. */
+  readonly env?: Readonly<Record<string, string>>
 }
 
-export function runProgram<Answer>(name: string, input: object, { node }: ProgramOptions = {}): Promise<Answer> {
+export function runProgram<Answer>(name: string, input: object, { node, env }: ProgramOptions = {}): Promise<Answer> {
   const on = node === undefined ? {} : { execPath: node, execArgv: [] }
-  const child = fork(`${import.meta.dirname}/../programs/${name}.ts`, { serialization: 'advanced', ...on })
+  const child = fork(`${import.meta.dirname}/../programs/${name}.ts`, {
+    ...{ serialization: 'advanced', env: { ...process.env, ...env } },
+    ...on,
+  })
   return new Promise<Answer>((resolve, reject) => {
     let given: { answer?: Answer; error?: string } | undefined
     const limit = setTimeout(() => child.kill('SIGKILL'), limitMs)

@@ -10,6 +10,7 @@ export type PeerName =
   | 'pongo'
   | 'pg-boss'
   | 'graphile-worker'
+  | 'dbos'
   | 'per-event statement'
   | 'per-append call'
   | 'round trips'
@@ -19,6 +20,7 @@ export type PeerName =
   | 'hand-written'
   | 'plain query'
   | 'ours'
+  | 'none'
 
 export interface Result extends Comparison {
   readonly case: string
@@ -54,9 +56,10 @@ export function openReport(bench: string, { json }: { json: boolean }): Report {
   return {
     result(result) {
       gathered.push(result)
-      const { case: name, ours, peer, peerName, ratio, unit } = result
+      const { case: name, ours, peer, peerName, peerNote, ratio, min, max, unit } = result
       const line = { bench, case: name, ours: rounded(ours.value), peer: rounded(peer.value), peerName }
-      if (json) process.stdout.write(`${JSON.stringify({ ...line, ratio: rounded(ratio), unit })}\n`)
+      const range = { ratio: rounded(ratio), min: rounded(min), max: rounded(max) }
+      if (json) process.stdout.write(`${JSON.stringify({ ...line, peerNote, ...range, unit })}\n`)
     },
     table,
     say: print,

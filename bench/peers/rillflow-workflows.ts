@@ -15,18 +15,25 @@ import {
 const type = 'JobRequested'
 
 export async function openWorkflows({ place, onStart, ...setup }: JobQueueOptions): Promise<JobQueue> {
-  const { workers, until } = { until: 'settled', ...defaults, ...setup }
+  const { workers, until, steps } = { until: 'settled', ...defaults, ...setup }
   const store = await openStore({ ...place, migrate: true })
   const workflows = store.workflows
   const ends = new JobEnds()
   workflows.register(
     defineHandler('job', {
       on: type,
-      run: event => {
-        const { n } = event.data as JobData
-        onStart(n)
-        ends.end(n)
-      },
+      run: steps
+        ? async (event, { step }) => {
+            const { n } = event.data as JobData
+            onStart(n)
+            await step('step', () => n)
+            ends.end(n)
+          }
+        : event => {
+            const { n } = event.data as JobData
+            onStart(n)
+            ends.end(n)
+          },
     }),
   )
   let runner: Awaited<ReturnType<typeof store.start>> | undefined

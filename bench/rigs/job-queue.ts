@@ -26,6 +26,8 @@ export interface JobQueueSetup {
   readonly batchSize?: number
   /** What ends a call. Peers: the handler. Default of ours: the workflow has settled. */
   readonly until?: 'handled' | 'settled'
+  /** Whether the handler has a recorded step. Default false. */
+  readonly steps?: boolean
 }
 
 export interface JobQueueOptions extends JobQueueSetup {
@@ -34,7 +36,7 @@ export interface JobQueueOptions extends JobQueueSetup {
   onStart(n: number): void
 }
 
-export const defaults = { workers: 4, batchSize: 50 }
+export const defaults = { workers: 4, batchSize: 50, steps: false }
 
 export interface JobData {
   readonly n: number

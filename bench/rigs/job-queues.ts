@@ -8,26 +8,29 @@ import { runProgram } from '../harness/program.ts'
 import type { JobQueueLoadAnswer, JobQueueLoadInput } from '../programs/job-queue-load.ts'
 import type { JobQueue, JobQueueOptions } from './job-queue.ts'
 
-export const jobQueues = ['ours', 'pg-boss', 'graphile-worker'] as const
+export const jobQueues = ['ours', 'pg-boss', 'graphile-worker', 'dbos'] as const
 export type JobQueueName = (typeof jobQueues)[number]
 
 export const jobSchemas: Readonly<Record<JobQueueName, string>> = {
   ours: 'rillflow',
   'pg-boss': 'pgboss',
   'graphile-worker': 'graphile_worker',
+  dbos: 'dbos',
 }
 
 /** The tables that they write to, to be emptied between runs. */
 export const jobTables = [
   ...['rillflow.events', 'rillflow.streams'],
-  ...['rillflow.workflows', 'rillflow.workflow_executions', 'rillflow.workflow_activity'],
+  ...['rillflow.workflows', 'rillflow.workflow_executions', 'rillflow.workflow_activity', 'rillflow.workflow_steps'],
   ...['rillflow.workflow_joins', 'rillflow.workflow_join_entries', 'rillflow.workflow_branches'],
   ...['pgboss.job', 'pgboss.job_dependency'],
   'graphile_worker._private_jobs',
+  ...['dbos.workflow_status', 'dbos.operation_outputs', 'dbos.notifications'],
 ]
 
 export async function openJobQueue(name: JobQueueName, options: JobQueueOptions): Promise<JobQueue> {
   if (name === 'ours') return (await import('../peers/rillflow-workflows.ts')).openWorkflows(options)
+  if (name === 'dbos') return (await import('../peers/dbos.ts')).openDbos(options)
   if (name === 'pg-boss') return (await import('../peers/pg-boss.ts')).openPgBoss(options)
   // Read when the package is loaded: without it, graphile-worker logs every job.
   process.env.NO_LOG_SUCCESS = '1'
