@@ -134,7 +134,8 @@ create table "rillflow"."runners" (
   role text not null,
   name text collate "C",
   consumers text[] not null,
-  routes integer[] not null
+  routes integer[] not null,
+  process jsonb
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
 create unique index runners_name on "rillflow"."runners" (name) where name is not null;
@@ -264,12 +265,15 @@ create table "rillflow"."workflows" (
   state text not null default 'active',
   last_type text collate "C" not null,
   parent text collate "C",
-  reason text
+  reason text,
+  attributes jsonb
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 create index workflows_first_position on "rillflow"."workflows" (first_position);
 
 create index workflows_parent on "rillflow"."workflows" (parent, first_position) where parent is not null;
+
+create index workflows_attributes on "rillflow"."workflows" using gin (attributes jsonb_path_ops) where attributes is not null;
 
 create index workflows_spreading on "rillflow"."workflows" (correlation_id) where is_spreading;
 
@@ -314,6 +318,9 @@ create index workflow_executions_correlation on "rillflow"."workflow_executions"
 
 create index workflow_executions_lane on "rillflow"."workflow_executions" (lane, position) where lane is not null;
 
+create index workflow_executions_taken on "rillflow"."workflow_executions" (lane, state)
+  where lane is not null and state in ('running', 'held');
+
 create table "rillflow"."workflow_lanes" (
   open integer not null,
   active integer not null,
@@ -353,11 +360,13 @@ create index workflow_activity_handler on "rillflow"."workflow_activity" (handle
 create table "rillflow"."workflow_steps" (
   position bigint,
   at timestamptz not null,
+  started_at timestamptz,
   due_at timestamptz,
   execution uuid not null,
   track integer not null,
   ordinal integer not null,
   turn integer,
+  calls integer,
   kind text collate "C" not null,
   name text collate "C" not null,
   state text not null,
@@ -505,7 +514,7 @@ create table "rillflow"."audit" (
 create index audit_started_at on "rillflow"."audit" (started_at, id);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', 'ca661cc3fd01ed43c4599e3f9676b7e79426ce9eff0cd45405cd294b0220ea09', true);
+values (1, 'baseline', '2b3431928b8c3afc046ddca9aefeb98034cbe5c8a469f2e5532ab106073f07f1', true);
 
 -- function clock
 
@@ -528,6 +537,54 @@ begin
 end
 $body$;
 
+-- function later
+
+create or replace function "rillflow"."later"(p_at timestamptz, p_ms double precision)
+returns timestamptz
+language plpgsql immutable parallel safe cost 1
+as $body$
+-- revision 1
+begin
+  return p_at + make_interval(secs => p_ms / 1000);
+end
+$body$;
+
+-- function to_ms
+
+create or replace function "rillflow"."to_ms"(p_at timestamptz)
+returns timestamptz
+language plpgsql immutable parallel safe cost 1
+as $body$
+-- revision 1
+begin
+  return date_trunc('milliseconds', p_at);
+end
+$body$;
+
+-- function stamp
+
+create or replace function "rillflow"."stamp"(p_key text, p_at timestamptz)
+returns jsonb
+language plpgsql immutable parallel safe cost 1
+as $body$
+-- revision 1
+begin
+  return jsonb_build_object(p_key, p_at);
+end
+$body$;
+
+-- function state_entry
+
+create or replace function "rillflow"."state_entry"(p_at timestamptz, p_from text, p_to text, p_note text)
+returns jsonb
+language plpgsql immutable parallel safe cost 1
+as $body$
+-- revision 1
+begin
+  return jsonb_strip_nulls(jsonb_build_object('at', p_at, 'from', p_from, 'to', p_to, 'note', p_note));
+end
+$body$;
+
 -- function signed32
 
 create or replace function "rillflow"."signed32"(value bigint)
@@ -545,7 +602,7 @@ returns void
 language plpgsql volatile
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   sequence_oid constant bigint := '"rillflow"."events_position"'::regclass::oid::bigint;
   announced constant text := 'rillflow.announced_' || sequence_oid;
@@ -564,13 +621,30 @@ begin
 end
 $body$;
 
+-- function draw
+
+create or replace function "rillflow"."draw"(p_count integer, out drawn bigint[])
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+begin
+  perform "rillflow"."announce"();
+  if p_count = 1 then
+    drawn := array[nextval('"rillflow"."events_position"')];
+    return;
+  end if;
+  drawn := array(select nextval('"rillflow"."events_position"') from generate_series(1, p_count));
+end
+$body$;
+
 -- function settle
 
 create or replace function "rillflow"."settle"(out head bigint, out settled bigint, out timeline text, out session text)
 language plpgsql volatile
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   sequence_oid constant bigint := '"rillflow"."events_position"'::regclass::oid::bigint;
   bound bigint;
@@ -620,10 +694,11 @@ create or replace function "rillflow"."append_one"(
 language plpgsql volatile
 set jit = off
 as $body$
--- revision 1
+-- revision 3
 declare
   p_count constant integer := cardinality(p_ids);
   moment timestamptz;
+  drawn bigint[];
   found_stream "rillflow"."streams";
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -745,7 +820,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 4
 declare
   appends constant integer := cardinality(p_allow_archived);
   parts constant integer := cardinality(p_part_appends);
@@ -765,6 +840,7 @@ declare
   wanted bigint;
   made bigint;
   base bigint[];
+  drawn bigint[];
 begin
   -- Before the short lock_timeout: a batch waits for a switch of projections as a whole instead of being split.
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -1064,7 +1140,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 3
 declare
   appends constant integer := cardinality(p_allow_archived);
   parts constant integer := cardinality(p_part_appends);
@@ -1445,9 +1521,10 @@ create or replace function "rillflow"."append_store"(
 language plpgsql volatile
 set jit = off
 as $body$
--- revision 1
+-- revision 3
 declare
   moment constant timestamptz := p_created_at;
+  drawn bigint[];
 begin
   if p_refused is not null then
     raise exception 'documents were refused' using errcode = 'RF003', detail = p_refused;
@@ -1474,6 +1551,23 @@ begin
 end
 $body$;
 
+-- function consumers_draw
+
+create or replace function "rillflow"."consumers_draw"(p_count integer, out drawn bigint[])
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+begin
+  -- No reader depends on the order of these numbers.
+  if p_count = 1 then
+    drawn := array[nextval('"rillflow"."consumers_fence"')];
+    return;
+  end if;
+  drawn := array(select nextval('"rillflow"."consumers_fence"') from generate_series(1, p_count));
+end
+$body$;
+
 -- function workflow_announce
 
 create or replace function "rillflow"."workflow_announce"()
@@ -1481,7 +1575,7 @@ returns void
 language plpgsql volatile
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   sequence_oid constant bigint := '"rillflow"."workflow_activity_position"'::regclass::oid::bigint;
   announced constant text := 'rillflow.announced_' || sequence_oid;
@@ -1500,13 +1594,64 @@ begin
 end
 $body$;
 
+-- function workflow_draw
+
+create or replace function "rillflow"."workflow_draw"(p_count integer, out drawn bigint[])
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+begin
+  perform "rillflow"."workflow_announce"();
+  if p_count = 1 then
+    drawn := array[nextval('"rillflow"."workflow_activity_position"')];
+    return;
+  end if;
+  drawn := array(select nextval('"rillflow"."workflow_activity_position"') from generate_series(1, p_count));
+end
+$body$;
+
+-- function workflow_draw_route
+
+create or replace function "rillflow"."workflow_draw_route"(p_count integer, out drawn bigint[])
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+begin
+  -- No reader depends on the order of these numbers.
+  if p_count = 1 then
+    drawn := array[nextval('"rillflow"."workflow_routes_id"')];
+    return;
+  end if;
+  drawn := array(select nextval('"rillflow"."workflow_routes_id"') from generate_series(1, p_count));
+end
+$body$;
+
+-- function workflow_draw_undo
+
+create or replace function "rillflow"."workflow_draw_undo"(p_count integer, out drawn bigint[])
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+begin
+  -- No reader depends on the order of these numbers.
+  if p_count = 1 then
+    drawn := array[nextval('"rillflow"."workflow_undos_id"')];
+    return;
+  end if;
+  drawn := array(select nextval('"rillflow"."workflow_undos_id"') from generate_series(1, p_count));
+end
+$body$;
+
 -- function workflow_settle
 
 create or replace function "rillflow"."workflow_settle"(out head bigint, out settled bigint, out timeline text, out session text)
 language plpgsql volatile
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   sequence_oid constant bigint := '"rillflow"."workflow_activity_position"'::regclass::oid::bigint;
   bound bigint;
@@ -1592,7 +1737,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 3
 declare
   moment timestamptz;
   known text[];
@@ -1765,10 +1910,11 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 2
+-- revision 4
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   woken integer;
+  drawn bigint[];
 begin
   if p_lanes is not null then
     perform "rillflow"."workflow_widen"(
@@ -1924,9 +2070,9 @@ begin
 end
 $body$;
 
--- function workflow_dispatch
+-- function workflow_dispatch_page
 
-create or replace function "rillflow"."workflow_dispatch"(
+create or replace function "rillflow"."workflow_dispatch_page"(
   p_consumer text,
   p_fence bigint,
   p_version integer,
@@ -1948,12 +2094,17 @@ create or replace function "rillflow"."workflow_dispatch"(
   p_worker_routes integer[],
   p_limit integer,
   p_grace_ms integer,
+  p_states text[],
+  p_running_ms integer[],
+  p_began_at timestamptz,
+  p_watched text[],
   out outcome text,
   out is_paused boolean,
   out is_idle boolean,
-  out queued integer,
+  out ready integer,
   out begun uuid[],
-  out begun_at timestamptz)
+  out begun_at timestamptz,
+  out settled jsonb)
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -1967,10 +2118,17 @@ declare
   dispatcher "rillflow"."consumers";
   known text[];
   states text[];
+  lives boolean := false;
   takes boolean := false;
+  queued integer;
+  ended integer;
   made integer;
   counted integer;
   woken integer;
+  -- The executions of which the worker has said something, and the most that start with this call.
+  done integer;
+  most_started integer;
+  drawn bigint[];
 begin
   select * into dispatcher
     from "rillflow"."consumers" as c
@@ -2001,34 +2159,46 @@ begin
   end if;
 
   begun_at := "rillflow"."clock"(p_consumer);
-  if p_limit > 0 then
+  if p_worker is not null then
     -- A worker that takes over from it holds its row, and waits for the workflows held here: it is not waited for.
     perform
       from "rillflow"."runners" as r
       where r.id = p_worker
         and r.routes <> '{}'
       for key share skip locked;
-    takes := found and not exists (
+    lives := found;
+    takes := lives and p_limit > 0 and not exists (
       select
       from "rillflow"."workflow_executions" as x
       where x.route = any(p_worker_routes)
         and x.state = 'ready');
   end if;
-  perform set_config('synchronous_commit', 'off', true);
+  if p_states is null or not (p_states && array['completed', 'skipped']) then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
+  done := coalesce(cardinality(array_remove(p_states, null)), 0);
+  most_started := done + case when takes then p_limit else 0 end;
   perform "rillflow"."workflow_announce"();
   with given as materialized (
     select g.*,
-      g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
+      g.fits and (g.state is not null
+        or row_number() over (partition by g.fits and g.state is null order by g.priority, g.position, g.id) <= p_limit)
+        as begins
     from (
-      select u.id, u.position, u.correlation_id, r.id as route, r.handler, r.version, r.priority, r.delay_ms,
-        r.timeout_ms, r.deadline_ms,
-        takes
-          and r.id = any(p_worker_routes)
-          and r.paused_at is null
-          and r.concurrency is null
-          and r.rate_limit is null
-          and r.delay_ms = 0 as fits
-      from unnest(p_ids, p_positions, p_routes, p_correlations) as u(id, position, route, correlation_id)
+      select u.id, u.position, u.correlation_id, u.state, u.running_ms, r.id as route, r.handler, r.version,
+        r.priority, r.delay_ms, r.timeout_ms, r.deadline_ms,
+        coalesce(u.state in ('completed', 'skipped'), false) as has_ended,
+        case
+          when u.state is not null then u.state = 'begun' and lives
+          else takes
+            and r.id = any(p_worker_routes)
+            and r.paused_at is null
+            and r.concurrency is null
+            and r.rate_limit is null
+            and r.delay_ms = 0
+        end as fits
+      from unnest(p_ids, p_positions, p_routes, p_correlations, p_states, p_running_ms)
+        as u(id, position, route, correlation_id, state, running_ms)
       join "rillflow"."workflow_routes" as r on r.id = u.route
       where not exists (
         select
@@ -2037,9 +2207,10 @@ begin
   opened as (
     select g.correlation_id, count(*) as n
     from given as g
+    where not g.has_ended
     group by g.correlation_id),
-  touched as materialized (
-    select u.*, coalesce(o.n, 0) as n
+  touched as (
+    select u.id, u.is_wanted, u.events, u.first_position, u.last_position, u.type, coalesce(o.n, 0) as n
     from unnest(p_workflows, p_wanted, p_counts, p_firsts, p_lasts, p_types)
       as u(id, is_wanted, events, first_position, last_position, type)
     left join opened as o on o.correlation_id = u.id),
@@ -2067,7 +2238,7 @@ begin
       started_at, deadline_at)
     select g.id, g.position, g.route, g.correlation_id,
       (extract(epoch from begun_at) * 1000)::bigint + g.priority * 10000,
-      begun_at,
+      case when g.state is null then begun_at else p_began_at end,
       case when g.delay_ms > 0 then begun_at + make_interval(secs => g.delay_ms / 1000.0) end,
       begun_at + make_interval(secs => g.deadline_ms / 1000.0),
       case when g.begins then 'running' when g.delay_ms > 0 then 'delayed' else 'ready' end,
@@ -2077,24 +2248,37 @@ begin
       case when g.begins then begun_at end,
       case when g.begins then begun_at + make_interval(secs => (g.timeout_ms::bigint + p_grace_ms) / 1000.0) end
     from given as g
+    where not g.has_ended
     order by g.position),
   recorded as (
     insert into "rillflow"."workflow_activity" (
-      position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+      position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, handler,
+      correlation_id, worker)
     select nextval('"rillflow"."workflow_activity_position"'), begun_at, t.*
     from (
-      select g.position, g.id, g.version, 0, null::integer, 'dispatched', g.handler, g.correlation_id, null::text
+      select g.position, g.id, g.version, 0, null::integer, null::integer, 'dispatched', g.handler, g.correlation_id,
+        null::text
       from given as g
       order by g.position, g.route) as t
     union all
     select nextval('"rillflow"."workflow_activity_position"'), begun_at, t.*
     from (
-      select g.position, g.id, g.version, 1, 0, 'started', g.handler, g.correlation_id, p_worker
+      select g.position, g.id, g.version, 1, 0, null::integer, 'started', g.handler, g.correlation_id, p_worker
       from given as g
       where g.begins
-      order by g.priority, g.position, g.id) as t)
+        or g.has_ended
+      order by g.priority, g.position, g.id) as t
+    union all
+    select nextval('"rillflow"."workflow_activity_position"'), begun_at, t.*
+    from (
+      select g.position, g.id, g.version, 1, 0, g.running_ms, g.state, g.handler, g.correlation_id, p_worker
+      from given as g
+      where g.has_ended
+      order by g.position, g.route) as t)
   select
       (select count(*) from given),
+      (select count(*) from given as g where not g.has_ended and not g.begins),
+      (select count(*) from given as g where g.has_ended),
       (select array_agg(g.id order by g.priority, g.position, g.id) from given as g where g.begins),
       (select count(*) from added),
       coalesce((select sum(g.events) from grown as g), 0)
@@ -2105,17 +2289,37 @@ begin
             and f.id <> all(coalesce(known, '{}'))), 0),
       (select count(*) from grown as g where g.is_woken) + (select count(*) from added as a where a.open > 0),
       exists (select from grown as g where g.open = 0) or exists (select from added as a where a.open = 0)
-    into queued, begun, made, counted, woken, is_idle;
+    into queued, ready, ended, begun, made, counted, woken, is_idle;
   perform "rillflow"."workflow_count"(
     p_owner => 'dispatcher',
-    p_names => array['active', 'dispatched', 'events', 'workflows'],
-    p_by => array[woken, queued, counted, made]);
+    p_names => array['active', 'completed', 'dispatched', 'events', 'workflows'],
+    p_by => array[woken, ended, queued, counted, made]);
   update "rillflow"."consumers" as c
     set checkpoint = p_checkpoint,
       attempts = 0,
       retry_at = null,
       progressed_at = begun_at
     where c.name = p_consumer;
+  if p_watched is not null and is_idle then
+    select jsonb_agg(jsonb_build_array(w.correlation_id, w.last_type, w.started_at, w.updated_at, w.parent, w.reason))
+      into settled
+      from "rillflow"."workflows" as w
+      where w.correlation_id = any(p_watched)
+        and w.open = 0
+        and w.state = 'active'
+        and not exists (
+          select
+          from "rillflow"."events" as e
+          where e.correlation_id = w.correlation_id
+            and e.position > p_checkpoint
+          limit 1)
+        and not exists (
+              select
+              from "rillflow"."dead_letters" as d
+              where d.correlation_id = w.correlation_id
+                and d.state in ('open', 'retrying')
+              limit 1);
+  end if;
   is_paused := dispatcher.paused_at is not null;
   outcome := 'done';
 end
@@ -2136,9 +2340,10 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
 set jit = off
 as $body$
--- revision 3
+-- revision 6
 declare
   moment timestamptz;
   open_routes integer[];
@@ -2150,6 +2355,7 @@ declare
   taken integer;
   claimed uuid[];
   held uuid[];
+  drawn bigint[];
 begin
   -- A worker without a row, or without routes, counts as dead and gets nothing: no other worker would ever take it
   -- over from it.
@@ -2278,7 +2484,8 @@ begin
       select x.id
       from "rillflow"."workflow_executions" as x
       where x.id in (select follows.id from follows where follows.fits)
-        and x.state = 'blocked'
+        -- By the ids alone: a plan from before there was a backlog would read all that is blocked.
+        and x.state || '' = 'blocked'
       for update skip locked)
     select array_agg(u.id) into held
       from (
@@ -2396,13 +2603,14 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 3
 declare
   moment timestamptz;
   gone uuid[];
   ended integer;
   settled integer;
   failures integer;
+  drawn bigint[];
 begin
   accepted := "rillflow"."workflow_hold"(
     p_correlations => p_correlations,
@@ -2544,12 +2752,14 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off
 set jit = off
 as $body$
--- revision 2
+-- revision 5
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   taken text[];
+  drawn bigint[];
 begin
   if p_next is not null then
     perform "rillflow"."workflow_announce"();
@@ -2599,7 +2809,11 @@ begin
         from "rillflow"."workflow_executions" as h
         where h.lane = x.lane
           and h.state = 'running'
-          and h.fence = x.fence);
+          and h.fence = x.fence
+        -- Not joined, which could read what runs in all lanes.
+        offset 0);
+  -- By lane and id alone: with a plain comparison of the state, a plan made before there was a backlog would read all
+  -- that is blocked.
   with free as (
     select l.lane, l.parked, l.width - l.active as places
     from "rillflow"."workflow_lanes" as l
@@ -2612,7 +2826,7 @@ begin
       select x.id, x.route, x.queued_at, x.is_retry
       from "rillflow"."workflow_executions" as x
       where x.lane = free.lane
-        and x.state = 'blocked'
+        and x.state || '' = 'blocked'
         and (x.is_retry or not free.parked)
       order by x.position
       limit free.places) as b
@@ -2628,7 +2842,7 @@ begin
       rank = "rillflow"."workflow_rank"(p_at => moment, p_priority => next.priority)
     from next
     where x.id = next.id
-      and x.state = 'blocked'
+      and x.state || '' = 'blocked'
     returning x.lane)
   update "rillflow"."workflow_lanes" as l
     set active = l.active + c.n
@@ -2661,7 +2875,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   workflow "rillflow"."workflows";
   newest bigint;
@@ -2669,6 +2883,7 @@ declare
   lanes text[];
   removed uuid[];
   joins integer;
+  new_fence bigint;
 begin
   cancelled := false;
   select * into workflow
@@ -2757,9 +2972,10 @@ begin
       and d.state = 'open'
       and d.retry_at is not null;
   if p_state = 'compensating' then
+    new_fence := ("rillflow"."consumers_draw"(p_count => 1))[1];
     update "rillflow"."workflow_executions" as x
       set state = 'stopping',
-        fence = nextval('"rillflow"."consumers_fence"')
+        fence = new_fence
       where x.correlation_id = p_correlation
         and x.state = 'running'
         and x.id is distinct from p_except;
@@ -2904,11 +3120,12 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 2
+-- revision 4
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   removed integer := 0;
   settled integer := 0;
+  drawn bigint[];
 begin
   if p_ids is not null then
     perform "rillflow"."workflow_announce"();
@@ -2942,8 +3159,7 @@ begin
     update "rillflow"."dead_letters" as d
       set state = 'open',
         retry_at = null,
-        history = jsonb_path_query_array(d.history || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
-                  'at', moment, 'from', d.state, 'to', 'open', 'note', null))), '$[last-19 to last]')
+        history = jsonb_path_query_array(d.history || "rillflow"."state_entry"(moment, d.state, 'open', null), '$[last-19 to last]')
       where d.correlation_id = p_correlation
         and d.state = 'retrying'
         and d.execution = any(p_ids);
@@ -2964,5 +3180,73 @@ begin
     return;
   end if;
   perform "rillflow"."workflow_advance"(p_owner => p_owner, p_lanes => p_lanes, p_next => null, p_grace_ms => 0);
+end
+$body$;
+
+-- function publish
+
+create or replace function "rillflow"."publish"(
+  p_type text,
+  p_data jsonb default '{}',
+  p_stream text default null,
+  p_correlation_id text default null,
+  p_user_id text default null,
+  p_headers jsonb default null,
+  p_schema_version integer default 1)
+returns text
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+declare
+  random constant text := replace(gen_random_uuid()::text, '-', '');
+  id uuid;
+  correlation text;
+  target text;
+  found_outcome text;
+begin
+  if coalesce(p_type, '') = '' or octet_length(p_type) > 255 then
+    raise exception 'The type of an event must be a text of 1 to 255 bytes.'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if p_headers is not null and jsonb_typeof(p_headers) <> 'object' then
+    raise exception 'The headers of an event must be a JSON object.'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  -- It begins with the time, as all ids do, so that the unique index grows at its end.
+  id := (lpad(to_hex((extract(epoch from "rillflow"."clock"(p_type)) * 1000)::bigint), 12, '0')
+    || '7' || substr(random, 1, 3) || '8' || substr(random, 4, 15))::uuid;
+  correlation := coalesce(p_correlation_id, id::text);
+  target := coalesce(p_stream, 'workflow-' || case
+    when octet_length(correlation) <= 246 then correlation
+    else encode(sha256(convert_to(correlation, 'UTF8')), 'hex') end);
+  select a.outcome into found_outcome
+    from "rillflow"."append_one"(
+      p_stream => target,
+      p_expected => 'any',
+      p_version => null,
+      p_allow_archived => false,
+      p_ids => array[id],
+      p_types => array[p_type],
+      p_schema_versions => array[p_schema_version],
+      p_data => jsonb_build_array(p_data),
+      p_headers => jsonb_build_array(p_headers),
+      p_correlations => array[correlation],
+      p_causations => null,
+      p_users => array[p_user_id]) as a;
+  if found_outcome <> 'appended' then
+    raise exception '%', case found_outcome
+        when 'archived' then format('Stream "%s" is archived. Restore it first, or name another.', target)
+        when 'tombstoned' then format('Stream "%s" was deleted, and its name cannot be used again.', target)
+        when 'inline' then format('An inline projection wants events of type %s, so a program has to publish it.', p_type)
+        else format('Stream "%s" refused the event: %s.', target, found_outcome) end
+      using errcode = 'object_not_in_prerequisite_state';
+  end if;
+  -- A hint for readers on the default channel; others find the event when they look the next time.
+  perform pg_notify('rillflow_events', n.nspname::text)
+    from pg_class as c
+    join pg_namespace as n on n.oid = c.relnamespace
+    where c.oid = '"rillflow"."events"'::regclass;
+  return correlation;
 end
 $body$;
