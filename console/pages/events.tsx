@@ -1,6 +1,6 @@
 /** The log, newest first: live, filtered, with an inspector that has its own address. */
 import { useEffect, useMemo, useRef } from 'preact/hooks'
-import { request } from '../api/api.ts'
+import { refusedFor, request } from '../api/api.ts'
 import { pageUrl } from '../api/place.ts'
 import { useReading } from '../api/reading.ts'
 import { OneLine } from '../json/view.tsx'
@@ -14,6 +14,7 @@ import { type Column, Table } from '../parts/table.tsx'
 import { useKeys } from '../shell/keys.ts'
 import { say } from '../shell/said.tsx'
 import { type Address, useAddress, useWhere } from '../shell/where.ts'
+import { Compose } from './compose.tsx'
 import { EventInspector } from './event-inspector.tsx'
 import { type EventList, type ListedEvent, useEventList } from './event-list.ts'
 import { Histogram } from './histogram.tsx'
@@ -24,7 +25,7 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 export function EventsPage() {
   useWhere({ label: 'Events' })
   const address = useAddress()
-  const { type, stream, category, workflow, user, since, until, open } = address.query
+  const { type, stream, category, workflow, user, since, until, open, do: composing } = address.query
   const query = useMemo(
     () => ({
       ...{ types: type, stream, category, correlationId: workflow, userId: user },
@@ -37,7 +38,11 @@ export function EventsPage() {
   const suggestions = useMemo(() => ({ type: types.data?.items.map(each => each.type) ?? [] }), [types.data])
   useRows(list, address)
   return (
-    <div class={open === undefined ? '' : `split ${address.query.tab === 'why' ? 'split-wide' : ''}`}>
+    <div
+      class={
+        open === undefined && composing === undefined ? '' : `split ${address.query.tab === 'why' ? 'split-wide' : ''}`
+      }
+    >
       <div class="page-events">
         <h1 class="sr" tabIndex={-1}>
           Events
@@ -51,6 +56,13 @@ export function EventsPage() {
             onChange={change => address.push(change)}
             onText={text => void find(text, address, suggestions.type)}
           />
+          <Button
+            icon="plus"
+            refused={refusedFor('operate')}
+            onClick={() => address.push({ do: 'publish', open: undefined })}
+          >
+            New event…
+          </Button>
         </div>
         <Histogram events={list.events} />
         {list.error !== undefined && <Stale list={list} />}
@@ -68,7 +80,8 @@ export function EventsPage() {
           {list.fresh > 0 ? plural(list.fresh - (list.fresh % 5), 'new event') : ''}
         </span>
       </div>
-      {open !== undefined && <EventInspector id={open} address={address} />}
+      {open !== undefined && composing === undefined && <EventInspector id={open} address={address} />}
+      {composing !== undefined && types.data !== undefined && <Compose address={address} types={types.data.items} />}
     </div>
   )
 }

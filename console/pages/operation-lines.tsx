@@ -64,10 +64,19 @@ export function OperationLine({ operation, onChange }: { operation: Operation; o
 }
 
 const titles: Record<Operation['kind'], string> = {
-  ...{ rebuild: 'Rebuild', repartition: 'Repartition', sync: 'Sync of the schema', upkeep: 'Upkeep', move: 'Move' },
+  ...{
+    rebuild: 'Rebuild',
+    rehearse: 'Rehearsal',
+    repartition: 'Repartition',
+    sync: 'Sync of the schema',
+    upkeep: 'Upkeep',
+    move: 'Move',
+  },
   syncTenants: 'Sync of all tenants',
 }
 
 export function titleOf({ kind, target }: Pick<Operation, 'kind' | 'target'>): string {
-  return kind === 'rebuild' || kind === 'repartition' || kind === 'move' ? `${titles[kind]} of ${target}` : titles[kind]
+  return kind === 'rebuild' || kind === 'rehearse' || kind === 'repartition' || kind === 'move'
+    ? `${titles[kind]} of ${target}`
+    : titles[kind]
 }

@@ -5,6 +5,7 @@ import { useRoute } from 'preact-iso'
 import { refusedFor } from '../api/api.ts'
 import { pageUrl } from '../api/place.ts'
 import { type Reading, useReading } from '../api/reading.ts'
+import type { AnswerOf } from '../api/routes.ts'
 import { Chart } from '../parts/chart.tsx'
 import { Command } from '../parts/copy.tsx'
 import { Cost } from '../parts/cost.tsx'
@@ -14,16 +15,20 @@ import { Button, Facts, Head, Panel, Tag } from '../parts/parts.tsx'
 import { Empty, Failed, Show } from '../parts/reading.tsx'
 import { act } from '../shell/act.ts'
 import { recent } from '../shell/figures.ts'
+import { forecast, useSamples } from '../shell/forecast.ts'
 import { useWhere } from '../shell/where.ts'
+import { DefinitionPanel } from './consumer-definition.tsx'
 import { type Consumer, consumerLook, lagText, PauseButton, resetConsumer } from './consumer-look.tsx'
 import { ErrorView } from './error-view.tsx'
 import { RunningOperations } from './operation-lines.tsx'
+import { RehearsalPanel, RowsPanel } from './projection-rows.tsx'
 
 export function ProjectionPage() {
   const name = useRoute().params.name ?? ''
   useWhere({ label: 'Projections', path: '/projections' }, { label: name })
   const consumer = useReading('GET /consumers/:name', { parameters: { name }, everyMs: 2000 })
   const found = consumer.data
+  const samples = useSamples(found?.lag, consumer.at)
   if (consumer.error?.status === 404)
     return (
       <div class="page">
@@ -52,14 +57,19 @@ export function ProjectionPage() {
       <div class="side">
         <div class="stack">
           <Lag name={name} />
-          {found !== undefined && <LastError consumer={found} />}
+          {found?.kind === 'projection' && <RehearsalPanel name={name} />}
+          {found?.lastError !== undefined && <LastError consumer={found} />}
+          {found?.kind === 'projection' && found.isRegistered && found.tables.length > 0 && <RowsPanel name={name} />}
+          {found !== undefined && found.lastError === undefined && <LastError consumer={found} />}
         </div>
         <div class="stack">
-          <StatePanel of={consumer} />
+          <StatePanel of={consumer} outlook={forecast(samples)} />
+          {found !== undefined && <DefinitionPanel consumer={found} />}
           <Panel title="In the terminal">
             <div class="pad stack-2">
               <Command line={`rillflow consumers status ${name}`} />
               {found?.kind === 'projection' && <Command line={`rillflow projections rebuild ${name}`} />}
+              {found?.kind === 'projection' && <Command line={`rillflow projections rehearse ${name}`} />}
             </div>
           </Panel>
         </div>
@@ -86,15 +96,23 @@ function Actions({ consumer, onChange }: { consumer: Consumer; onChange: () => v
         after: onChange,
       })
   }
+  const refused = consumer.isRegistered ? refusedFor('admin') : 'this process does not have its code'
+  const rehearse = (): void =>
+    void act('POST /projections/:name/rehearse', {
+      parameters: { name },
+      done: `The rehearsal of ${name} has begun. Nothing changes.`,
+      after: onChange,
+    })
   return (
     <>
       <PauseButton consumer={consumer} onChange={onChange} />
       {isProjection && (
-        <Button
-          icon="retry"
-          refused={consumer.isRegistered ? refusedFor('admin') : 'this process does not have its code'}
-          onClick={() => void rebuild()}
-        >
+        <Button refused={refused} onClick={rehearse}>
+          Rehearse
+        </Button>
+      )}
+      {isProjection && (
+        <Button icon="retry" refused={refused} onClick={() => void rebuild()}>
           Rebuild…
         </Button>
       )}
@@ -159,7 +177,9 @@ function LastError({ consumer: { lastError, name } }: { consumer: Consumer }) {
   )
 }
 
-function StatePanel({ of }: { of: Reading<Consumer> }) {
+type Described = AnswerOf<'GET /consumers/:name'>
+
+function StatePanel({ of, outlook }: { of: Reading<Described>; outlook: string | undefined }) {
   return (
     <Panel title="State">
       <Show of={of}>
@@ -170,6 +190,7 @@ function StatePanel({ of }: { of: Reading<Consumer> }) {
                 ['Checkpoint', `#${each.checkpoint}`, 'mono'],
                 ['Head', `#${each.head}`, 'mono'],
                 ['Lag', lagText(each)],
+                each.lag === 0 || outlook === undefined ? undefined : ['Empty', outlook, 'wrap'],
                 [
                   'Run by',
                   each.lease === undefined ? undefined : (

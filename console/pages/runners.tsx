@@ -104,7 +104,7 @@ export function RunnersPage() {
 function runnerLook({ isAlive, role }: Runner): StateLook {
   if (!isAlive) return { shape: 'behind', tone: 'bad', word: 'Silent' }
   if (role === 'active') return { shape: 'running', tone: 'good', word: 'Active' }
-  return { shape: 'paused', tone: 'rest', word: role === 'standby' ? 'Standby' : role }
+  return { shape: 'paused', tone: 'rest', word: role === 'standby' ? 'Standby' : 'Paused' }
 }
 
 function runnerColumns(reload: () => void) {
@@ -114,6 +114,19 @@ function runnerColumns(reload: () => void) {
     void act(toStandby ? 'POST /runners/:name/demote' : 'POST /runners/:name/promote', {
       parameters: { name },
       done: toStandby ? `${name} is a standby now.` : `${name} is active now.`,
+      after: reload,
+    })
+  }
+  const drain = (runner: Runner): void => {
+    const isPaused = runner.role === 'paused'
+    const name = runner.name ?? shortId(runner.id)
+    void act(isPaused ? 'POST /runners/:name/resume' : 'POST /runners/:name/pause', {
+      parameters: { name: runner.name ?? runner.id },
+      done: isPaused ? `${name} runs again.` : `${name} completes what runs, and begins nothing.`,
+      undo: {
+        label: isPaused ? 'Drain' : 'Resume',
+        run: () => drain({ ...runner, role: isPaused ? 'active' : 'paused' }),
+      },
       after: reload,
     })
   }
@@ -133,22 +146,44 @@ function runnerColumns(reload: () => void) {
       cellClass: 'dim',
       cell: (each: Runner) => `${duration(each.heartbeatAgeMs)} ago`,
     },
-    { head: 'Handlers at once', class: 'w-120 num', cellClass: 'dim', cell: (each: Runner) => each.concurrency ?? '' },
+    {
+      head: 'Process',
+      class: 'w-180',
+      cellClass: 'mono dim',
+      cell: ({ process }: Runner) => (process === undefined ? '' : `${process.pid} on ${process.host}`),
+      title: ({ process }: Runner) =>
+        process === undefined ? '' : `rillflow ${process.version} on Node ${process.node}`,
+    },
+    {
+      head: 'Busy',
+      class: 'w-72 num',
+      cell: ({ process }: Runner) => process !== undefined && <Busy share={process.busy} />,
+    },
     { head: 'Holds', cellClass: 'c-msg', cell: (each: Runner) => <Holds names={each.holds} /> },
     {
       head: '',
-      class: 'w-112',
+      class: 'w-180 num',
       cell: (each: Runner) => (
-        <Button
-          small
-          refused={each.name === undefined ? 'only a runner with a name changes its role' : refusedFor('admin')}
-          onClick={() => change(each)}
-        >
-          {each.role === 'active' ? 'Demote' : 'Promote'}
-        </Button>
+        <span class="actions row-actions">
+          <Button small refused={each.isAlive ? refusedFor('admin') : 'it is silent'} onClick={() => drain(each)}>
+            {each.role === 'paused' ? 'Resume' : 'Drain'}
+          </Button>
+          <Button
+            small
+            refused={each.name === undefined ? 'only a runner with a name changes its role' : refusedFor('admin')}
+            onClick={() => change(each)}
+          >
+            {each.role === 'active' ? 'Demote' : 'Promote'}
+          </Button>
+        </span>
       ),
     },
   ]
+}
+
+/** Above nine tenths the timers of its thread are late. */
+function Busy({ share }: { share: number }) {
+  return <span class={share > 0.9 ? 'tone-warn strong' : 'dim'}>{Math.round(share * 100)} %</span>
 }
 
 function Holds({ names }: { names: readonly string[] }) {

@@ -1,11 +1,12 @@
 /** The taste of this browser, and what this console is connected to. No secret is shown. */
 import { request, role } from '../api/api.ts'
-import { place } from '../api/place.ts'
+import { pageUrl, place } from '../api/place.ts'
 import { useReading } from '../api/reading.ts'
 import { exactTime } from '../parts/format.ts'
 import { Button, Choose, Facts, Head, Panel } from '../parts/parts.tsx'
 import { Show } from '../parts/reading.tsx'
 import { prefer, taste } from '../shell/taste.ts'
+import { removeView, views } from '../shell/views.ts'
 import { useWhere } from '../shell/where.ts'
 
 export function SettingsPage() {
@@ -90,6 +91,19 @@ export function SettingsPage() {
           </Show>
         </Panel>
       </div>
+      {views.value.length > 0 && (
+        <Panel title="Saved views" sub="addresses with their filters">
+          <ul class="effects pad">
+            {views.value.map(({ name, path }) => (
+              <li key={name}>
+                <a href={pageUrl('/') + path.slice(1)}>{name}</a>
+                <span class="mono faint cut">{decodeURIComponent(path)}</span>
+                <Button kind="bare" small icon="trash" label={`Remove ${name}`} onClick={() => removeView(name)} />
+              </li>
+            ))}
+          </ul>
+        </Panel>
+      )}
       <p class="faint">
         Keys: press <kbd>?</kbd> on any page. Licence: MIT or Apache-2.0.
       </p>

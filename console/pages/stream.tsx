@@ -27,6 +27,7 @@ export function StreamPage() {
   const address = useAddress()
   const described = useReading('GET /streams/:stream', { parameters: { stream } })
   const { after } = address.query
+  const snapshots = useReading('GET /streams/:stream/snapshots', { parameters: { stream } })
   const events = useReading('GET /streams/:stream/events', { parameters: { stream }, query: { limit: 200, after } })
   useFeed(
     ['events'],
@@ -47,7 +48,7 @@ export function StreamPage() {
           <h1 class="mono-title cut" tabIndex={-1} title={stream}>
             {stream}
           </h1>
-          <Summary of={described} />
+          <Summary of={described} snapshot={snapshots.data?.items[0]?.version} />
           <StreamActions stream={stream} described={described} />
         </header>
         <Show of={events} rows={10}>
@@ -75,7 +76,7 @@ export function StreamPage() {
   )
 }
 
-function Summary({ of }: { of: Reading<AnswerOf<'GET /streams/:stream'>> }) {
+function Summary({ of, snapshot }: { of: Reading<AnswerOf<'GET /streams/:stream'>>; snapshot: number | undefined }) {
   const found = of.data
   if (found === undefined) return <p class="dim">{of.error === undefined ? ' ' : of.error.message}</p>
   const states = { open: 'Open', archived: 'Archived', tombstoned: 'Tombstoned' }
@@ -84,6 +85,7 @@ function Summary({ of }: { of: Reading<AnswerOf<'GET /streams/:stream'>> }) {
     <p class="dim">
       {states[found.state]} · version {found.version}
       {life > 0 && ` · over ${duration(life)}`}
+      {snapshot !== undefined && ` · snapshot at ${snapshot}`}
       {found.reason !== undefined && ` · ${found.reason}`}
     </p>
   )
@@ -183,6 +185,11 @@ function StreamActions({
       <Button small kind="danger" refused={refusedFor('admin')} onClick={() => void tombstone()}>
         Tombstone…
       </Button>
+      {state === 'open' && (
+        <a class="btn btn-small" href={pageUrl('/events', { stream, do: 'append' })}>
+          Append…
+        </a>
+      )}
       <a class="btn btn-small btn-bare push" href={logOf(stream)}>
         In the log <Icon name="right" />
       </a>

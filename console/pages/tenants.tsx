@@ -11,6 +11,7 @@ import { Empty, Show } from '../parts/reading.tsx'
 import { Table } from '../parts/table.tsx'
 import { act } from '../shell/act.ts'
 import { type Address, useAddress, useWhere } from '../shell/where.ts'
+import { HeatMap } from './heat-map.tsx'
 import { RunningOperations } from './operation-lines.tsx'
 
 type Placement = AnswerOf<'GET /tenants'>['items'][number]
@@ -30,6 +31,7 @@ export function TenantsPage() {
           </Button>
         </Head>
         <RunningOperations />
+        <HeatMap address={address} open={open} />
         <section class="panel">
           <Show of={tenants} rows={8}>
             {({ items, next }) =>

@@ -1,6 +1,9 @@
 /** The filter line: terms `key: value`, each with a cross, then free input. Everything is in the address. */
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { useKeys } from '../shell/keys.ts'
+import { saveView } from '../shell/views.ts'
+import { ownPath } from '../shell/where.ts'
+import { ask } from './dialog.tsx'
 import { Icon, Shape } from './icon.tsx'
 
 interface FilterProps {
@@ -27,6 +30,15 @@ export function FilterLine({ keys, values, placeholder, suggestions = {}, onChan
     if (key !== undefined && keys.includes(key) && value !== undefined && value !== '') onChange({ [key]: value })
     else onText(given)
     setText('')
+  }
+  const save = async (): Promise<void> => {
+    const name = await ask({
+      title: 'Save this view',
+      body: 'It is kept in this browser, and listed in the rail.',
+      verb: 'Save',
+      field: { label: 'Name', initial: terms.map(key => values[key]).join(' ') },
+    })
+    if (name !== undefined) saveView({ name: name.trim(), path: ownPath(location.pathname) + location.search })
   }
   return (
     <form
@@ -66,6 +78,11 @@ export function FilterLine({ keys, values, placeholder, suggestions = {}, onChan
           list.map(value => <option key={key + value} value={`${key}: ${value}`} />),
         )}
       </datalist>
+      {terms.length > 0 && (
+        <button type="button" class="btn btn-small btn-bare" onClick={() => void save()}>
+          Save view…
+        </button>
+      )}
       <kbd>/</kbd>
     </form>
   )

@@ -6,6 +6,7 @@ import { pageUrl, place } from '../api/place.ts'
 import { capped, quantity } from '../parts/format.ts'
 import { Icon, type IconName } from '../parts/icon.tsx'
 import { figures } from './figures.ts'
+import { views } from './views.ts'
 import { ownPath, storeName } from './where.ts'
 
 export interface RailPage {
@@ -107,6 +108,21 @@ export function Rail() {
             </div>
           )
         })}
+        {views.value.length > 0 && (
+          <div>
+            <p class="rail-h">Views</p>
+            <ul>
+              {views.value.map(({ name, path: to }) => (
+                <li key={name}>
+                  <a href={pageUrl('/') + to.slice(1)} title={to}>
+                    <Icon name="filter" />
+                    <span class="cut">{name}</span>
+                  </a>
+                </li>
+              ))}
+            </ul>
+          </div>
+        )}
       </nav>
       <footer>
         <a href={pageUrl('/settings')}>Settings</a>
