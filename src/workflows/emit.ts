@@ -10,9 +10,11 @@
  * An id follows from the event, the handler and a key, so a handler that is run again emits the same events, not more.
  * An event that is emitted because of an event of a batch keeps its place in the batch; `batch([…])` opens one inside of it.
  */
+
 import { type Awaitable, isPromise } from '../core/core.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { derivedId } from '../core/id.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import type { Transaction } from '../database/database.ts'
 import { lendTransaction } from '../database/handle.ts'
 import { prepareAppend, writtenBy } from '../events/append/append.ts'
@@ -22,10 +24,11 @@ import type { EventMap, NewEventOf, RecordedEvent, UntypedEvents } from '../even
 import type { Log } from '../events/log.ts'
 import { contextOf, type Span } from '../telemetry/span.ts'
 import { HopsExceeded, InvalidResult, TooManyEmitted } from './errors.ts'
-import { type BatchPlace, envelopeOf, headerOf, workflowStream } from './publish.ts'
+import { type Attributes, type BatchPlace, checkAttributes, envelopeOf, headerOf, workflowStream } from './publish.ts'
 
 const brand = Symbol('rillflow.emission')
 
+/** Where an emitted event goes, and when. */
 export interface EmitOptions {
   /** Part of its id, with the event and the handler. Default: its type, numbered. */
   key?: string | undefined
@@ -36,6 +39,8 @@ export interface EmitOptions {
   /** The version that stream must have. Default 'any'. */
   expected?: Expected | undefined
   headers?: Readonly<Record<string, unknown>> | undefined
+  /** For the workflow, in addition to those that it has. */
+  attributes?: Attributes | undefined
 }
 
 /** An event to be emitted. */
@@ -94,10 +99,22 @@ export type HandlerResult<Type extends string = string> =
   | readonly (Emission<Type> | Batch<Type>)[]
 
 export function emit<Type extends string>(type: Type, data: unknown, options: EmitOptions = {}): Emission<Type> {
+  refuseUnknownOptions('emit', options, ['key', 'id', 'stream', 'expected', 'headers', 'attributes'])
   return branded({ kind: 'emission', type, data, options })
 }
 
-/** A fan-out: its events are one batch, which a join can close. */
+/**
+ * A fan-out: its events are one batch, which a join can close.
+ *
+ * @example
+ * ```ts
+ * const split = defineHandler('split', {
+ *   events,
+ *   on: 'OrderPlaced',
+ *   run: (_, { emit }) => batch(['Swift', 'Slow'].map(carrier => emit('OrderShipped', { carrier }))),
+ * })
+ * ```
+ */
 export function batch<Type extends string>(
   emissions: readonly Emission<Type>[],
   options: BatchOptions = {},
@@ -105,7 +122,18 @@ export function batch<Type extends string>(
   return branded({ kind: 'batch', emissions, options })
 }
 
-/** `work` may write to the database and nothing else: it runs in the transaction that completes the attempt. */
+/**
+ * `work` may write to the database and nothing else: it runs in the transaction that completes the attempt.
+ *
+ * @example
+ * ```ts
+ * const note = defineHandler('note', {
+ *   events,
+ *   on: 'OrderPlaced',
+ *   run: event => complete(tx => store.documents(customers).put(event.data.customer, ada, { tx })),
+ * })
+ * ```
+ */
 export function complete<Type extends string = never>(
   work: (tx: Transaction) => Promise<unknown>,
   ...emitted: readonly (Emission<Type> | Batch<Type>)[]
@@ -113,7 +141,18 @@ export function complete<Type extends string = never>(
   return branded({ kind: 'complete', work, emitted })
 }
 
-/** Completes the attempt and ends the workflow: its steps are undone, the newest first. Its events run no handler. */
+/**
+ * Completes the attempt and ends the workflow: its steps are undone, the newest first. Its events run no handler.
+ *
+ * @example
+ * ```ts
+ * const check = defineHandler('check', {
+ *   events,
+ *   on: 'OrderPlaced',
+ *   run: ({ data }) => (data.cents > 1_000_000 ? compensate('too large to be true') : undefined),
+ * })
+ * ```
+ */
 export function compensate<Type extends string = never>(
   reason?: string,
   ...emitted: readonly Emission<Type>[]
@@ -302,7 +341,9 @@ function eventOf(
   numbers.set(type, number)
   const key = keyIn(place, options.key ?? `${type}#${number}`)
   const about = failure === undefined ? key : `failure ${failure}: ${key}`
-  const header = headerOf({ hops, handler, batches, ...(failure === undefined ? {} : { failed: handler }) })
+  const { attributes } = options
+  if (attributes !== undefined) checkAttributes(`The event ${type}`, attributes)
+  const header = headerOf({ hops, handler, batches, attributes, ...(failure === undefined ? {} : { failed: handler }) })
   return {
     type,
     data,

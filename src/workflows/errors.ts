@@ -23,6 +23,13 @@ export const ScheduleNotFound: ErrorKind<'schedule_not_found', { schedule: strin
     return `Schedule "${d.schedule}" does not exist. ${hint}`
   })
 
+export const StepTimeout: ErrorKind<'step_timeout', { handler: string; step: string; timeoutMs: number }> = defineError(
+  'step_timeout',
+  d =>
+    `Step "${d.step}" of handler "${d.handler}" took longer than ${d.timeoutMs} ms. Give it retries, or a longer timeoutMs; its signal has aborted.`,
+  { retryable: true },
+)
+
 // ── Results of handlers ──────────────────────────────────────────────────────────────────────────────────────
 
 export const InvalidResult: ErrorKind<'invalid_result', { handler: string; reason: string }> = defineError(
@@ -133,6 +140,11 @@ export const JoinTimeout: ErrorKind<
 
 // ── Operators ────────────────────────────────────────────────────────────────────────────────────────────────
 
+export const ExecutionNotReady: ErrorKind<'execution_not_ready', { executionId: string; state: string }> = defineError(
+  'execution_not_ready',
+  d =>
+    `Execution ${d.executionId} cannot be run by hand, because it is ${d.state}. Only one that is ready, or that waits for its next attempt outside of a lane, can; store.workflows.executions.list shows them.`,
+)
 export const ExecutionNotParked: ErrorKind<'execution_not_parked', { executionId: string; state: string }> =
   defineError('execution_not_parked', d =>
     d.state === 'gone'

@@ -11,12 +11,14 @@
  * A definition is checked here, so that an option which could only fail later fails at once. The facts that every
  * process needs, also one that lacks the handler's code, are stored as its route.
  */
+
 import type { Awaitable } from '../core/core.ts'
 import type { Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
-import { describe, refuseUnknownOptions } from '../core/options.ts'
+import { describe, refuseUnknownInside, refuseUnknownOptions } from '../core/options.ts'
 import type { Backoff } from '../core/retry.ts'
+import { backoffNames } from '../core/retry.ts'
 import type { EventDefinitions, EventMap, EventsCarried, RecordedEvent, UntypedEvents } from '../events/definition.ts'
 import type { DeadLetterReason } from './dead-letters/record.ts'
 import type { Emit, HandlerResult } from './emit.ts'
@@ -102,6 +104,8 @@ export interface ReactOptions<M extends EventMap, T extends keyof M & string, E 
     | undefined
   /** Where it begins when it is new: 'now' (default), 'start', or after a position. */
   from?: 'start' | 'now' | number | undefined
+  /** Whether it is paused when it is new: its executions queue until `handlers.resume`, or one is run by hand. Default false. */
+  paused?: boolean | undefined
 }
 
 /** An event of these types; of any type where the events are not defined. */
@@ -174,6 +178,7 @@ export interface Handler<M extends EventMap = never> extends Definition<'handler
   readonly rate: RateLimit | undefined
   readonly inlineMs: number
   readonly from: 'start' | 'now' | number
+  readonly paused: boolean
   readonly keyOf: ((event: RecordedEvent) => string) | undefined
   readonly when: ((event: RecordedEvent) => boolean) | undefined
   readonly transition: Transition | undefined
@@ -187,6 +192,21 @@ export interface Handler<M extends EventMap = never> extends Definition<'handler
   readonly run: RunFunction
 }
 
+/**
+ * Defines what happens because of an event: durably, with steps that are not done again, waits and emitted events.
+ *
+ * @example
+ * ```ts
+ * const ship = defineHandler('ship', {
+ *   events,
+ *   on: 'OrderPlaced',
+ *   async run(event, { step, emit }) {
+ *     const carrier = await step('book-carrier', async () => 'Swift')
+ *     return emit('OrderShipped', { carrier }, { stream: event.stream })
+ *   },
+ * })
+ * ```
+ */
 export function defineHandler<
   M extends EventMap = UntypedEvents,
   T extends keyof M & string = keyof M & string,
@@ -205,7 +225,7 @@ const runOptions = [
   ...['rate', 'init', 'events', 'emits', 'run'],
 ] as const
 /** The names of the options that handlers and joins share. */
-export const reactOptions: readonly string[] = [...runOptions, 'on', 'onFailure', 'onDeadLetter', 'from']
+export const reactOptions: readonly string[] = [...runOptions, 'on', 'onFailure', 'onDeadLetter', 'from', 'paused']
 /** The names of the options of undos. */
 export const undoOptions: readonly string[] = runOptions
 const ownOptions = ['ordered', 'inline', 'inlineMs', 'when', 'transition'] as const
@@ -235,7 +255,7 @@ export function handlerOf<M extends EventMap>(
   const what = `${nouns[kind]} "${name}"`
   checkName('Handler', name)
   const { version = 1, retries = 3, timeoutMs = 30_000, priority = 10, delayMs = 0, inlineMs = 100 } = options
-  const { inline = false, from = 'now', onFailure = 'deadLetter', deadlineMs, rate } = options
+  const { inline = false, from = 'now', paused = false, onFailure = 'deadLetter', deadlineMs, rate } = options
   if (typeof options.run !== 'function')
     throw refusal(
       what,
@@ -250,6 +270,9 @@ export function handlerOf<M extends EventMap>(
   checkCount(what, 'priority', priority, -1000, 1000)
   if (deadlineMs !== undefined) checkCount(what, 'deadlineMs', deadlineMs, delayMs + 1, maxWaitMs)
   if (from !== 'start' && from !== 'now') checkCount(what, 'from', from, 0, Number.MAX_SAFE_INTEGER)
+  refuseUnknownInside(what, 'backoff', options.backoff, backoffNames)
+  refuseUnknownInside(what, 'rate', rate, ['limit', 'perMs'])
+  refuseUnknownInside(what, 'concurrency', options.concurrency, ['limit', 'perKey', 'key'])
   if (rate !== undefined) {
     checkCount(what, 'rate.limit', rate.limit, 1)
     checkCount(what, 'rate.perMs', rate.perMs, 1)
@@ -268,7 +291,7 @@ export function handlerOf<M extends EventMap>(
   const runsAs = kind === 'handler' ? (inline ? 'inline' : ordered ? 'ordered' : 'queued') : kind
   return Object.freeze({
     ...{ kind, name, version, runsAs, types, definition, priority, delayMs, timeoutMs, deadlineMs, concurrency, rate },
-    ...{ inlineMs, from, keyOf, when, transition, init, isRetryable },
+    ...{ inlineMs, from, paused, keyOf, when, transition, init, isRetryable },
     onFailure: onFailure as Handler['onFailure'],
     onDeadLetter: onDeadLetter as Handler['onDeadLetter'],
     run: options.run as unknown as RunFunction,

@@ -17,6 +17,7 @@ import type { NewEventOf, RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { checkCount, refusal } from './handler.ts'
 
+/** How an event is published. */
 export interface PublishOptions {
   /** A UUID that makes it repeatable: the same id with the same content is published once. */
   id?: string | undefined
@@ -27,6 +28,8 @@ export interface PublishOptions {
   causationId?: string | undefined
   userId?: string | undefined
   headers?: Readonly<Record<string, unknown>> | undefined
+  /** Found by `store.workflows.list({ attributes })`: those of all events of a workflow together, the newest first. */
+  attributes?: Attributes | undefined
   /** Default: the workflow's own stream. */
   stream?: string | undefined
   /** The version that stream must have. Default 'any'. */
@@ -39,7 +42,15 @@ export interface PublishOptions {
 }
 
 const publishOptionNames = optionNames<PublishOptions>({
-  ...{ id: true, idempotencyKey: true, correlationId: true, causationId: true, userId: true, headers: true },
+  ...{
+    id: true,
+    idempotencyKey: true,
+    correlationId: true,
+    causationId: true,
+    userId: true,
+    headers: true,
+    attributes: true,
+  },
   ...{ stream: true, expected: true, batch: true, tx: true, signal: true },
 })
 
@@ -87,11 +98,12 @@ export function publishedEvent(
   if (id === undefined) throw refusal('An event', 'id', `needs a UUID as "id", not ${describe(options.id)}.`)
   const correlationId = options.correlationId ?? id
   checkName('Correlation id', correlationId)
-  const { causationId, userId, headers } = options
+  const { causationId, userId, headers, attributes } = options
+  if (attributes !== undefined) checkAttributes('An event', attributes)
   const batches = options.batch === undefined ? [] : [checkBatch(options.batch, options.correlationId)]
   const event = {
     ...{ type, data, id, correlationId, causationId, userId },
-    headers: { ...headers, ...headerOf({ parent, batches }) },
+    headers: { ...headers, ...headerOf({ parent, batches, attributes }) },
   }
   return { event, stream: options.stream ?? workflowStream(correlationId) }
 }
@@ -105,6 +117,30 @@ function checkBatch({ id, index, size }: BatchPlace, correlationId: string | und
   checkCount(what, 'batch.size', size, 1)
   checkCount(what, 'batch.index', index, 0, size - 1)
   return { id: known, index, size }
+}
+
+/** Of a workflow, for lists. */
+export type Attributes = Readonly<Record<string, string | number | boolean>>
+
+export function checkAttributes(what: string, attributes: unknown): void {
+  const isPlain = typeof attributes === 'object' && attributes !== null && !Array.isArray(attributes)
+  const entries = isPlain ? Object.entries(attributes) : []
+  const isWrong = ([name, value]: [string, unknown]): boolean =>
+    name === '' || !(typeof value === 'string' || typeof value === 'boolean' || Number.isFinite(value))
+  const wrong = entries.find(isWrong)
+  if (!isPlain || wrong !== undefined)
+    throw refusal(
+      what,
+      'attributes',
+      `needs names with text, numbers or booleans as "attributes", not ${describe(wrong?.[1] ?? attributes)}.`,
+    )
+  const bytes = Buffer.byteLength(JSON.stringify(attributes))
+  if (entries.length > 20 || bytes > 2_000)
+    throw refusal(
+      what,
+      'attributes',
+      `may have 20 attributes and 2000 bytes of them, and has ${entries.length} and ${bytes}.`,
+    )
 }
 
 // ── the header `workflow` ────────────────────────────────────────────────────────────────────────────────────
@@ -127,6 +163,8 @@ export interface Envelope {
   readonly parent: string | undefined
   /** The handler whose failure it reports, which must not be run by it. */
   readonly failed: string | undefined
+  /** Those that it gives its workflow. */
+  readonly attributes: Attributes | undefined
 }
 
 /** As it is in the header: empty values are omitted. */
@@ -136,35 +174,44 @@ export interface EnvelopeHeader {
   readonly batches?: readonly BatchPlace[]
   readonly parent?: string
   readonly failed?: string
+  readonly attributes?: Attributes
 }
 
 /** Headers come from anywhere: a value of the wrong shape counts as absent. */
 export function envelopeOf({ headers }: Pick<RecordedEvent, 'headers'>): Envelope {
   const header = headers.workflow
   if (typeof header !== 'object' || header === null) return plain
-  const { hops, handler, batches, parent, failed } = header as Record<string, unknown>
+  const { hops, handler, batches, parent, failed, attributes } = header as Record<string, unknown>
   return {
     hops: Number.isSafeInteger(hops) && (hops as number) >= 0 ? (hops as number) : 0,
     handler: text(handler),
     batches: Array.isArray(batches) ? batches.filter(isPlace) : [],
     parent: text(parent),
     failed: text(failed),
+    attributes: isAttributes(attributes) ? attributes : undefined,
   }
 }
 
 export function headerOf(envelope: Partial<Envelope>): { workflow?: EnvelopeHeader } {
-  const { hops = 0, handler, batches = [], parent, failed } = envelope
+  const { hops = 0, handler, batches = [], parent, failed, attributes } = envelope
   const header: EnvelopeHeader = {
     ...(hops > 0 ? { hops } : {}),
     ...(handler === undefined ? {} : { handler }),
     ...(batches.length === 0 ? {} : { batches }),
     ...(parent === undefined ? {} : { parent }),
     ...(failed === undefined ? {} : { failed }),
+    ...(attributes === undefined ? {} : { attributes }),
   }
   return Object.keys(header).length === 0 ? {} : { workflow: header }
 }
 
-const plain: Envelope = { hops: 0, handler: undefined, batches: [], parent: undefined, failed: undefined }
+const plain: Envelope = {
+  ...{ hops: 0, handler: undefined, batches: [], parent: undefined, failed: undefined, attributes: undefined },
+}
+
+function isAttributes(value: unknown): value is Attributes {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
 
 function text(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined

@@ -18,7 +18,7 @@ export async function pruneAttempts(log: Log, options: PruneOptions): Promise<nu
 }
 
 function oldAttempts(log: Log): OldRows[] {
-  const names = { clock: log.names.clock, ...consumerNames(log), ...workflowNames(log) }
+  const names = { clock: log.names.clock, later: log.names.later, ...consumerNames(log), ...workflowNames(log) }
   const isSettled = (w: string): string => `${w}.state = 'active'
         and ${w}.open = 0
         and ${w}.updated_at < $1
@@ -40,6 +40,7 @@ function oldAttempts(log: Log): OldRows[] {
       table: names.workflow_activity,
       key: ['position'],
       clock: names.clock,
+      later: names.later,
       where: 't.at < $1',
       isInOrder: true,
     },
@@ -48,6 +49,7 @@ function oldAttempts(log: Log): OldRows[] {
       table: names.workflows,
       key: ['correlation_id'],
       clock: names.clock,
+      later: names.later,
       where: isSettled('t'),
     },
     {
@@ -55,6 +57,7 @@ function oldAttempts(log: Log): OldRows[] {
       table: names.workflow_joins,
       key: ['id'],
       clock: names.clock,
+      later: names.later,
       where: `t.state <> 'open'
         and t.closed_at < $1
         and not exists (
@@ -76,6 +79,7 @@ function oldAttempts(log: Log): OldRows[] {
       table: names.workflow_branches,
       key: ['batch_id', 'index', 'correlation_id'],
       clock: names.clock,
+      later: names.later,
       where: isOrphan('false'),
     },
     {
@@ -84,6 +88,7 @@ function oldAttempts(log: Log): OldRows[] {
       table: names.workflow_undos,
       key: ['id'],
       clock: names.clock,
+      later: names.later,
       where: isOrphan(`w.state in ('cancelled', 'compensated', 'compensationFailed') and w.updated_at < $1`),
     },
     {
@@ -91,6 +96,7 @@ function oldAttempts(log: Log): OldRows[] {
       table: names.workflow_signals,
       key: ['correlation_id', 'handler', 'position'],
       clock: names.clock,
+      later: names.later,
       where: isOrphan('false'),
     },
     {
@@ -99,6 +105,7 @@ function oldAttempts(log: Log): OldRows[] {
       table: names.workflow_steps,
       key: ['execution', 'kind', 'name'],
       clock: names.clock,
+      later: names.later,
       where: `t.at < $1
         and not exists (
           select
@@ -115,6 +122,7 @@ function oldAttempts(log: Log): OldRows[] {
       table: names.workflow_schedule_runs,
       key: ['schedule', 'due_at', 'is_manual'],
       clock: names.clock,
+      later: names.later,
       where: 't.ended_at < $1',
     },
   ]

@@ -34,6 +34,8 @@ export interface Route {
   readonly isPaused: boolean
   /** It gets no new events; a join still gets those that its open batches wait for. */
   readonly isRetired: boolean
+  /** It begins as soon as a worker has room: without a delay, a rate, or a limit of its own. */
+  readonly isUnlimited: boolean
   readonly definition: RouteDefinition
 }
 
@@ -131,15 +133,18 @@ async function storeRoute(
   // Events that an older version was given are not given to a newer one again.
   const wanted = known.length > 0 || handler.from === 'now' ? settled : startOf(handler)
   const backfill = wanted < checkpoint && known.length === 0 && handler.from !== 'now' ? wanted : null
+  const [drawn] = await tx.runArrays(sql`/* workflows.draw_route */
+    select (${workflowNames(log).workflow_draw_route}(p_count => 1))[1]`)
   const [row] = await tx.run<{ id: number }>(sql`/* workflows.add_route */
     insert into ${workflowNames(log).workflow_routes}
       (id, handler, version, kind, types, digest, definition, start_position, backfill_position, priority, delay_ms,
-        timeout_ms, deadline_ms, concurrency, rate_limit, rate_per_ms, created_at)
-    select nextval(${workflowNames(log).workflow_routes_id.quoted}::regclass), ${name}::text, ${version}::integer, ${kind}::text,
+        timeout_ms, deadline_ms, concurrency, rate_limit, rate_per_ms, created_at,
+        paused_at)
+    select ${drawn![0] as number}::integer, ${name}::text, ${version}::integer, ${kind}::text,
       ${types ?? null}::text[], ${digest}::text, ${text}::jsonb, ${wanted}::bigint, ${backfill}::bigint,
       ${priority}::integer, ${delayMs}::bigint, ${timeoutMs}::integer, ${deadlineMs ?? null}::bigint,
       ${concurrency ?? null}::integer, ${rate?.limit ?? null}::integer, ${rate?.perMs ?? null}::integer,
-      moment.at
+      moment.at, case when ${handler.paused && known.length === 0}::boolean then moment.at end
     from ${moment(log.names.clock)}
     returning id`)
   return row!.id
@@ -153,7 +158,8 @@ function startOf({ from }: Handler): number {
 export async function loadRoutes(log: Log, executor: Executor): Promise<Route[]> {
   const rows = await executor.run<RouteRow>(sql`/* workflows.routes */
     select id, handler, version, kind, to_jsonb(types) as types, start_position, paused_at is not null as paused,
-      retired_at is not null as retired, definition
+      retired_at is not null as retired, definition,
+      delay_ms = 0 and concurrency is null and rate_limit is null as unlimited
     from ${workflowNames(log).workflow_routes}
     where (retired_at is null or kind = 'join')
       and backfill_position is null
@@ -171,13 +177,19 @@ export interface RouteRow {
   readonly paused: boolean
   /** Absent: false. */
   readonly retired?: boolean
+  /** Absent: not known, so false. */
+  readonly unlimited?: boolean
   readonly definition: RouteDefinition
 }
 
 export function routeOf(row: RouteRow): Route {
   const { id, handler, version, kind, types, start_position: startPosition, paused: isPaused, definition } = row
   const isRetired = row.retired ?? false
-  return { id, handler, version, kind, types: types ?? undefined, startPosition, isPaused, isRetired, definition }
+  const isUnlimited = row.unlimited ?? false
+  return {
+    ...{ id, handler, version, kind, types: types ?? undefined, startPosition, isPaused, isRetired, isUnlimited },
+    definition,
+  }
 }
 
 /** The routes of an event: of each handler the newest version that began before it, if possible one that is not retired. */

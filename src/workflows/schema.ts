@@ -12,9 +12,18 @@
  */
 import { type NamesOf, namesOf, type Part, sequence } from '../schema/part.ts'
 import { cancel, holdLanes, make, remove, stopped } from './cancel/cancel.sql.ts'
-import { admit, dispatch } from './dispatch/dispatch.sql.ts'
+import { admit, dispatchPage } from './dispatch/dispatch.sql.ts'
 import { assign, enqueue, rank, wake, widen } from './dispatch/enqueue.sql.ts'
-import { announceActivity, count, queuedMs, settleActivity } from './insight/activity.sql.ts'
+import {
+  announceActivity,
+  count,
+  drawActivity,
+  drawRoute,
+  drawUndo,
+  queuedMs,
+  settleActivity,
+} from './insight/activity.sql.ts'
+import { publishFromSql } from './publish.sql.ts'
 import { claim } from './work/claim.sql.ts'
 import { advance, complete, hold } from './work/complete.sql.ts'
 
@@ -38,6 +47,9 @@ const objects = [
   'workflow_schedule_runs',
   'workflow_counters',
   'workflow_announce',
+  'workflow_draw',
+  'workflow_draw_route',
+  'workflow_draw_undo',
   'workflow_settle',
   'workflow_queued_ms',
   'workflow_count',
@@ -48,7 +60,7 @@ const objects = [
   'workflow_enqueue',
   'workflow_wake',
   'workflow_claim',
-  'workflow_dispatch',
+  'workflow_dispatch_page',
   'workflow_hold',
   'workflow_complete',
   'workflow_advance',
@@ -57,6 +69,7 @@ const objects = [
   'workflow_make',
   'workflow_hold_lanes',
   'workflow_remove',
+  'publish',
 ] as const
 export const workflowNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
@@ -104,10 +117,13 @@ export const workflowsPart: Part = {
   state text not null default 'active',
   last_type text collate "C" not null,
   parent text collate "C",
-  reason text
+  reason text,
+  attributes jsonb
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05)`,
     `create index workflows_first_position on ~workflows (first_position)`,
     `create index workflows_parent on ~workflows (parent, first_position) where parent is not null`,
+    // Only those that have some are in it, and it is not changed when they settle.
+    `create index workflows_attributes on ~workflows using gin (attributes jsonb_path_ops) where attributes is not null`,
     // Cancelled, but not all of its children may know.
     `create index workflows_spreading on ~workflows (correlation_id) where is_spreading`,
     `create table ~workflow_executions (
@@ -144,6 +160,9 @@ export const workflowsPart: Part = {
   where state in ('delayed', 'suspended', 'blocked', 'parked', 'stopping')`,
     `create index workflow_executions_correlation on ~workflow_executions (correlation_id)`,
     `create index workflow_executions_lane on ~workflow_executions (lane, position) where lane is not null`,
+    // Those that a worker has of a lane, however many queue in it.
+    `create index workflow_executions_taken on ~workflow_executions (lane, state)
+  where lane is not null and state in ('running', 'held')`,
     `create table ~workflow_lanes (
   open integer not null,
   active integer not null,
@@ -180,11 +199,13 @@ export const workflowsPart: Part = {
     `create table ~workflow_steps (
   position bigint,
   at timestamptz not null,
+  started_at timestamptz,
   due_at timestamptz,
   execution uuid not null,
   track integer not null,
   ordinal integer not null,
   turn integer,
+  calls integer,
   kind text collate "C" not null,
   name text collate "C" not null,
   state text not null,
@@ -302,6 +323,9 @@ export const workflowsPart: Part = {
   ],
   functions: [
     announceActivity,
+    drawActivity,
+    drawRoute,
+    drawUndo,
     settleActivity,
     queuedMs,
     count,
@@ -311,7 +335,7 @@ export const workflowsPart: Part = {
     assign,
     enqueue,
     wake,
-    dispatch,
+    dispatchPage,
     claim,
     hold,
     complete,
@@ -321,5 +345,6 @@ export const workflowsPart: Part = {
     make,
     holdLanes,
     remove,
+    publishFromSql,
   ],
 }

@@ -2,9 +2,11 @@
  * Waiting until workflows are settled: all callers that wait in this store are answered by one statement, after each
  * hint and by a poll whose waits grow. The error of a wait that times out says why the workflow is not settled.
  */
+
 import { isAlive } from '../consumers/runners/row.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import { abortable, type Deferred, deferred } from '../core/abort.ts'
+import { counted } from '../core/counted.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { openLoop } from '../core/loop.ts'
 import { type WaitOptions, waitWithin } from '../core/wait.ts'
@@ -18,7 +20,27 @@ import { readStatuses, type WorkflowStatus } from './status.ts'
 export interface SettledWatch {
   /** Resolves when nothing more happens in the workflow by itself. `position`: that of an event of it. */
   waitUntilSettled(correlationId: string, options?: WaitOptions, position?: number): Promise<WorkflowStatus>
+  /** Of these workflows those that callers wait for now. A call that changes workflows looks at them, too. */
+  watched(correlationIds: readonly string[]): Watched
+  /** Answers the watched callers, and then sends a hint that needs no look for them. */
+  quietly(answer: () => void, hint: () => void): void
 }
+
+/** Callers that wait before a call is sent: only those know that nothing of it came before their wait. */
+export interface Watched {
+  readonly ids: readonly string[]
+  answer(settled: readonly SettledRow[]): void
+}
+
+/** A workflow that is settled, as a call that changed it has seen it. */
+export type SettledRow = [
+  correlationId: string,
+  lastType: string,
+  startedAt: string,
+  updatedAt: string,
+  parent: string | null,
+  reason: string | null,
+]
 
 const firstPollMs = 20
 const lastPollMs = 1_000
@@ -29,8 +51,11 @@ export function watchSettled(log: Log, hints: WorkflowHints, progress: DispatchP
   let stopListening: (() => void) | undefined
   const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, clock: log.clock, onFailure })
   let pollMs = firstPollMs
+  let isQuiet = false
 
   return {
+    watched,
+    quietly,
     async waitUntilSettled(correlationId, options = {}, position = 0) {
       log.database.refuseInsideTransaction('waitUntilSettled')
       const missing = (): Promise<string | undefined> => whatIsMissing(log, correlationId)
@@ -39,7 +64,7 @@ export function watchSettled(log: Log, hints: WorkflowHints, progress: DispatchP
         const waiter = deferred<WorkflowStatus>()
         const all = waiters.get(correlationId) ?? new Set()
         waiters.set(correlationId, all.add(waiter))
-        stopListening ??= hints.onEnded(loop.lookSoon)
+        stopListening ??= hints.onEnded(lookUnlessQuiet)
         pollMs = firstPollMs
         if (progress.reached > 0 && progress.reached < position) loop.lookIn(pollMs)
         else loop.lookSoon()
@@ -50,6 +75,42 @@ export function watchSettled(log: Log, hints: WorkflowHints, progress: DispatchP
         }
       })
     },
+  }
+
+  function watched(correlationIds: readonly string[]): Watched {
+    const present = new Map<string, readonly Deferred<WorkflowStatus>[]>()
+    if (waiters.size > 0)
+      for (const id of correlationIds) {
+        const all = waiters.get(id)
+        if (all !== undefined) present.set(id, [...all])
+      }
+    return {
+      ids: [...present.keys()],
+      answer(rows) {
+        for (const row of rows) {
+          const all = present.get(row[0]) ?? []
+          // Before the hint, which would look for them once more.
+          for (const waiter of all) leave(row[0], waiter)
+          for (const waiter of all) waiter.resolve(statusOfSettled(row))
+        }
+        // Callers that have come since have to be looked for.
+        if (correlationIds.some(id => waiters.has(id))) loop.lookSoon()
+      },
+    }
+  }
+
+  function lookUnlessQuiet(): void {
+    if (!isQuiet) loop.lookSoon()
+  }
+
+  function quietly(answer: () => void, hint: () => void): void {
+    answer()
+    isQuiet = true
+    try {
+      hint()
+    } finally {
+      isQuiet = false
+    }
   }
 
   function leave(correlationId: string, waiter: Deferred<WorkflowStatus>): void {
@@ -74,6 +135,17 @@ export function watchSettled(log: Log, hints: WorkflowHints, progress: DispatchP
   function onFailure(error: unknown): void {
     if (!isRillflowError(error) || !error.retryable)
       for (const all of waiters.values()) for (const waiter of all) waiter.reject(error)
+  }
+}
+
+function statusOfSettled([correlationId, lastType, startedAt, updatedAt, parent, reason]: SettledRow): WorkflowStatus {
+  return {
+    ...{ correlationId, lastType, state: 'settled', isSettled: true, pending: 0, parked: 0, deadLetters: 0 },
+    lastFailure: undefined,
+    startedAt: new Date(startedAt),
+    updatedAt: new Date(updatedAt),
+    parent: parent ?? undefined,
+    reason: reason ?? undefined,
   }
 }
 
@@ -118,7 +190,7 @@ export async function whatIsMissing(log: Log, correlationId: string): Promise<st
 
 function missingOf({ handler, state, count, is_paused: isPaused, is_served: isServed }: OpenRow): string {
   const number = Number(count)
-  const open = `${number} execution${number === 1 ? '' : 's'} of "${handler}" ${number === 1 ? 'is' : 'are'} ${state}`
+  const open = `${counted(number, 'execution')} of "${handler}" ${number === 1 ? 'is' : 'are'} ${state}`
   if (isPaused) return `${open}, and the handler is paused.`
   return isServed ? `${open}.` : `${open}, and no running worker has its code.`
 }

@@ -10,9 +10,11 @@ import { consumerNames } from '../consumers/schema.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import type { Attributes } from './publish.ts'
 import { dispatcherName } from './routes.ts'
 import { workflowNames } from './schema.ts'
 
+/** Whether a workflow is under way, waits, or is over. */
 export type WorkflowState =
   | 'running'
   | 'waiting'
@@ -31,6 +33,7 @@ export const workflowStates: readonly WorkflowState[] = [
   ...(['cancelled', 'settled'] as const),
 ]
 
+/** What is open, done and failed in a workflow. */
 export interface WorkflowStatus {
   readonly correlationId: string
   readonly state: WorkflowState
@@ -50,6 +53,8 @@ export interface WorkflowStatus {
   readonly parent: string | undefined
   /** Why it was cancelled. */
   readonly reason: string | undefined
+  /** Those that its events have given it; undefined if none has. */
+  readonly attributes?: Attributes | undefined
 }
 
 /** The latest failure for good of a workflow, of those that are not resolved. */
@@ -80,6 +85,7 @@ interface StatusRow {
   updated_at: Date | null
   parent: string | null
   reason: string | null
+  attributes: Attributes | null
 }
 
 /**
@@ -95,7 +101,7 @@ export async function readStatuses(
   const names = { ...log.names, ...consumerNames(log), ...workflowNames(log) }
   const rows = await executor.run<StatusRow>(sql`/* workflows.status */
     select
-      c.correlation_id, w.state, w.open, w.started_at, w.updated_at, w.parent, w.reason,
+      c.correlation_id, w.state, w.open, w.started_at, w.updated_at, w.parent, w.reason, w.attributes,
       coalesce(newest.type, w.last_type) as last_type,
       coalesce(newest.position > coalesce(d.checkpoint, 0), false) as undispatched,
       work.state is not null as busy,
@@ -167,6 +173,7 @@ function statusOf(row: StatusRow): WorkflowStatus {
     updatedAt: row.updated_at ?? undefined,
     parent: row.parent ?? undefined,
     reason: row.reason ?? undefined,
+    attributes: row.attributes ?? undefined,
   }
 }
 

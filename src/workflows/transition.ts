@@ -21,7 +21,19 @@ export interface Transition {
   readonly when: (before: unknown, after: unknown) => boolean
 }
 
-/** The condition of a handler on the state before and after its event. */
+/**
+ * The condition of a handler on the state before and after its event.
+ *
+ * @example
+ * ```ts
+ * const onShipping = defineHandler('on-shipping', {
+ *   events,
+ *   on: 'OrderShipped',
+ *   transition: transition(Order, (before, after) => before.status !== after.status),
+ *   run: () => console.log('its first parcel'),
+ * })
+ * ```
+ */
 export function transition<State>(
   of: Aggregate<State, never, never>,
   when: (before: State, after: State) => boolean,

@@ -16,6 +16,7 @@ import { type PublishOptions, publish } from './publish.ts'
 import { type SettledWatch, whatIsMissing } from './settled.ts'
 import { readStatuses, type WorkflowStatus } from './status.ts'
 
+/** The handle of one workflow: all that follows from its first event. */
 export interface Workflow<M extends EventMap = UntypedEvents> extends WorkflowInsight {
   readonly correlationId: string
   status(): Promise<WorkflowStatus>

@@ -49,7 +49,8 @@ import type { Schedule } from './schedules/schedule.ts'
 import { openScheduler } from './schedules/scheduler.ts'
 import { openSchedules, type Schedules } from './schedules/schedules.ts'
 import { watchSettled } from './settled.ts'
-import { type WorkedByHand, workerByHand } from './work/by-hand.ts'
+import { type Rehearsal, rehearse } from './steps/rehearsal.ts'
+import { runOne, type WorkedByHand, workerByHand } from './work/by-hand.ts'
 import { type Lanes, openLanes } from './work/lanes.ts'
 import { startWorker, type WorkerParts } from './work/worker.ts'
 import { openWorkflow, type Workflow } from './workflow.ts'
@@ -103,6 +104,10 @@ export interface WorkflowRegistry<M extends EventMap> {
   readonly runnable: Runnable
   /** Does everything that handlers and schedules can do now, in this process, without a runner. */
   runUntilIdle(signal: AbortSignal): Promise<WorkedByHand>
+  /** What the code of this process would do with each open execution that has recorded calls. Nothing is stored. */
+  rehearse(): AsyncIterable<Rehearsal>
+  /** The versions of a handler whose code this process has. */
+  versionsOf(handler: string): readonly number[]
   /** How the dead letters of handlers are retried. */
   readonly deadLetterKind: DeadLetterKind
   close(): void
@@ -115,13 +120,14 @@ export function openWorkflows<M extends EventMap>(
   const { log, wake, consumers } = parts
   const hints = workflowHints(wake)
   const code = openCode()
+  const progress = { reached: 0 }
+  const settledWatch = watchSettled(log, hints, progress)
   const dispatcherParts: DispatcherParts = {
     ...{ log, hints, limits: limitsOf(options), codeOf: code.get },
     append: (append, tx) => appendIn(parts, append, tx),
     workers: localWorkers(),
-    progress: { reached: 0 },
+    ...{ progress, settledWatch },
   }
-  const settledWatch = watchSettled(log, hints, dispatcherParts.progress)
   const insight = openInsight({ log, hints, settledWatch, pollMs: parts.pollMs })
   const scheduler = openScheduler(dispatcherParts)
   const handleParts = { ...parts, hints, insight, settledWatch }
@@ -191,6 +197,11 @@ export function openWorkflows<M extends EventMap>(
     handlers: openHandlers(log, hints, code.names),
     executions: {
       list: async (options = {}) => listExecutions(log, options),
+      async run(executionId, { signal = new AbortController().signal } = {}) {
+        const { correlationId, attempt } = await runOne(workerParts, executionId, signal)
+        const { items } = await insight.all.attempts({ correlationId, executionId, limit: 1 })
+        return items[0]?.attempt === attempt ? items[0] : undefined
+      },
       resume: executionId => unpark(log, hints, executionId, { rejects: false }),
       reject: executionId => unpark(log, hints, executionId, { rejects: true }),
     },
@@ -208,6 +219,8 @@ export function openWorkflows<M extends EventMap>(
     workflows: workflows as unknown as Workflows<M>,
     runnable,
     runUntilIdle: workerByHand(workerParts),
+    rehearse: () => rehearse(dispatcherParts, code.get),
+    versionsOf: handler => code.all().flatMap(({ name, version }) => (name === handler ? version : [])),
     deadLetterKind: ofHandlers(log),
     close: insight.close,
   }

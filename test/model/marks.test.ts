@@ -5,6 +5,7 @@ import { readSources } from '../support/source-files.ts'
 import { appendModel } from './append-model.ts'
 import { barrierModel } from './barrier-model.ts'
 import { claimModel } from './claim-model.ts'
+import { earlyModel } from './early-model.ts'
 import { joinModel } from './join-model.ts'
 import { leaseModel } from './lease-model.ts'
 import { orderingModel } from './ordering-model.ts'
@@ -14,6 +15,9 @@ const models: Record<string, { initial: object; actions: readonly { name: string
   Ordering: orderingModel({ writers: [{ appends: 1, savepoints: 1 }] }),
   'Lease, fence and checkpoint': leaseModel({ runners: 2, events: 2, moves: 1 }),
   'Claim, rescue and complete': claimModel({ ...once, executions: 2, deaths: 1, resends: 1, crashes: 1 }),
+  'Executions that run before they are stored': earlyModel({
+    ...{ deaths: 1, cancels: 1, registrations: 1, lostAnswers: 1, crashes: 1 },
+  }),
   'Closing of joins': joinModel({
     ...{ ...once, size: 2, policy: 'all', seconds: 1 },
     ...{ isNamed: false, isDeclared: true, hasTimeout: true },
@@ -31,7 +35,7 @@ const sections = new Map(
     .slice(1)
     .map(text => [text.split('\n')[0]!, text]),
 )
-const markPattern = /\[(?:order|lease|claim|join|append|barrier)-\d+\]/g
+const markPattern = /\[(?:order|lease|claim|early|join|append|barrier)-\d+\]/g
 
 /** Where each mark of the code stands, with the name of the first function or constant after it. */
 function marksOfTheCode(): string[] {

@@ -55,6 +55,68 @@ test('SB-41: a claim reads as many rows with thousands pending in one workflow a
   expect(many).toBeLessThanOrEqual(few + 20)
 })
 
+test('an execution ends at the same cost in a lane with thousands of others as in one with a few', async () => {
+  // Not one that was used before: statistics that another test has left would change the plans.
+  const shop = await openShop({ schema: freshSchema() })
+  const { store, query, database, named } = shop
+  store.workflows.register(defineHandler('ship', { on: 'OrderPlaced', ordered: true, run: () => {} }))
+  await store.workflows.sync()
+  await query(`insert into ~runners (id, fence, role, started_at, consumers, lease_ms, concurrency, routes, heartbeat_at)
+    select 'w-1', 0, 'active', now(), '{}', 60000, 1, array_agg(id), now() from ~workflow_routes`)
+  await query(
+    `insert into ~workflows (correlation_id, first_position, last_position, last_type, open)
+    values ('order-1', 1, 1, 'x', 8000)`,
+  )
+  await query(`insert into ~workflow_lanes (lane, ordered, open, active, width, granted)
+    values ('ship/order-1', true, 8000, 1, 1, 0)`)
+  const fill = (from: number, to: number): Promise<unknown> =>
+    query(
+      `insert into ~workflow_executions (id, position, rank, route, correlation_id, lane, state)
+      select gen_random_uuid(), n, n, r.id, 'order-1', 'ship/order-1', case when n = 1 then 'ready' else 'blocked' end
+      from ~workflow_routes as r, generate_series($1::int, $2::int) as n`,
+      [from, to],
+    )
+  /** Claims the head of the lane with those behind it, and ends it; the next one is ready then. Returns the rows read. */
+  const endNext = (kind: 'done' | 'release', fence: number): Promise<number> =>
+    database.transaction(async tx => {
+      const read = async (): Promise<number> => {
+        const [row] = await tx.query<{ n: number }>(
+          named(`select coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::int as n
+            from pg_stat_xact_user_tables where relid = '~workflow_executions'::regclass`),
+        )
+        return row!.n
+      }
+      const before = await read()
+      const claimed = await tx.query<{ id: string; state: string }>(
+        named(`select (c.execution).id, (c.execution).state
+          from ~workflow_claim('w-1', $1::bigint, array(select id from ~workflow_routes), 10, 15, 1000) as c`),
+        [fence],
+      )
+      expect(claimed.length).toBe(16)
+      const [head] = claimed.filter(({ state }) => state === 'running')
+      const [ended] = await tx.query<{ n: number }>(
+        named(`select cardinality(accepted) as n from ~workflow_complete('w-1', '{order-1}', '{ship/order-1}',
+          array[$1::uuid], array[$2::bigint], array[$3], '{completed}', '{null}', '{0}', '{1}', null, null, null, 0, false)`),
+        [head!.id, fence, kind],
+      )
+      expect(ended!.n).toBe(1)
+      return (await read()) - before
+    })
+  const endSome = async (fence: number): Promise<number> =>
+    (await endNext('release', fence)) + (await endNext('done', fence + 1))
+  await fill(1, 100)
+  await endSome(1)
+  const few = await endSome(3)
+  await fill(101, 8_000)
+
+  const many = await endSome(5)
+  await query('analyze ~workflow_executions')
+  const known = await endSome(7)
+
+  expect(many).toBeLessThanOrEqual(few + 40)
+  expect(known).toBeLessThanOrEqual(few + 40)
+})
+
 test('SB-42: work is picked up immediately, however seldom a worker polls, and many executions at a time', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows

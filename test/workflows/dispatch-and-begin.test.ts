@@ -30,9 +30,9 @@ async function dispatchFor(
         max(position) as last, (select id from ~workflow_routes) as route
       from page) as p
     cross join ~consumers as c
-    cross join lateral ~workflow_dispatch('workflows', c.fence, coalesce((c.definition->>'routes')::integer, 0), c.checkpoint,
+    cross join lateral ~workflow_dispatch_page('workflows', c.fence, coalesce((c.definition->>'routes')::integer, 0), c.checkpoint,
       p.first, p.last, p.ids, p.wanted, p.ones, p.positions, p.positions, p.types, p.events, p.positions,
-      array_fill(p.route, array[cardinality(p.ids)]), p.ids, $1::text, $2::bigint, array[p.route], $3::integer, 1000) as d
+      array_fill(p.route, array[cardinality(p.ids)]), p.ids, $1::text, $2::bigint, array[p.route], $3::integer, 1000, null, null, null, null) as d
     where c.name = 'workflows'`,
     [owner, fence, limit],
   )

@@ -9,6 +9,10 @@ import { openShop, placed, type Shop, take } from '../support/shop.ts'
 const indexesOf: Record<string, string[]> = {
   'workflows.activity': ['workflow_activity_pkey'],
   'workflows.activity_of_one': ['workflow_activity_correlation'],
+  'workflows.activity_before': ['workflow_activity_pkey'],
+  'workflows.activity_of_one_before': ['workflow_activity_correlation'],
+  'workflows.retrying': ['workflow_executions_idle'],
+  'workflows.list_by_attributes': ['workflows_attributes'],
   'workflows.attempts': ['workflow_activity_pkey'],
   'workflows.attempts_of_one': ['workflow_activity_correlation'],
   'workflows.attempts_of_handler': ['workflow_activity_handler'],
@@ -58,6 +62,7 @@ async function openLarge(): Promise<Shop & { sent: Map<string, Statement> }> {
       '[{"message": "no"}]', case when n % 10 = 0 then 'checkout-' || n end,
       (array['open', 'retrying', 'replayed', 'resolved'])[1 + n / 10 % 4]
     from generate_series(1, 3000) as n`)
+  await query(`update ~workflows set attributes = jsonb_build_object('customer', 'c-' || first_position % 500)`)
   for (const table of ['events', 'workflows', 'workflow_activity', 'workflow_executions', 'dead_letters'])
     await query(`analyze ~${table}`)
   sent.clear()
@@ -76,6 +81,10 @@ test('every view is read through its index, whatever values it was planned for',
   await flows.list({ parent: 'checkout-7', limit: 20 })
   await flows.get('checkout-7').status()
   await flows.stats()
+  await flows.activity({ limit: 20 })
+  await flows.get('checkout-7').activity({ before: 'now', limit: 20 })
+  await flows.list({ isRetrying: true, limit: 20 })
+  await flows.list({ attributes: { customer: 'c-7' }, limit: 20 })
   await flows.list({ hasDeadLetters: true, limit: 20 })
 
   for (const [label, indexes] of Object.entries(indexesOf)) {

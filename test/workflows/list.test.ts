@@ -4,6 +4,7 @@ import { defineHandler } from '../../src/workflows/handler.ts'
 import type { ListWorkflowsOptions } from '../../src/workflows/insight/list.ts'
 import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, type Shop, shopEvents } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
 
 /** Five orders: one failed, one waits for a day, three have settled. */
 async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions): Promise<string[]> }> {
@@ -48,6 +49,34 @@ test('workflows are listed with their status, newest first, in pages', async () 
   expect(third.next).toBeUndefined()
   expect(second.items[1]).toEqual(await flows.get('order-2').status())
   expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: first.next })
+})
+
+test('workflows are listed that wait for a retry, in pages, with the executions and when they are tried again', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const run = (): never => {
+    throw new Error('the bank is closed')
+  }
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', backoff: { baseMs: 3_600_000, jitter: 0 }, run }),
+  )
+  flows.register(defineHandler('ship', { on: 'OrderPaid', delayMs: 86_400_000, run: () => {} }))
+  await using worker = workerOf(store)
+  await worker.start()
+  const ids = ['order-1', 'order-2', 'order-3']
+  for (const correlationId of ids) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
+  // Delayed, too, but it has not failed.
+  await flows.publish('OrderPaid', { method: 'card' }, { correlationId: 'order-4' })
+  await waitUntil(async () => (await flows.executions.list({ state: 'delayed' })).items.length === 4)
+
+  const first = await flows.list({ isRetrying: true, limit: 2 })
+  const second = await flows.list({ isRetrying: true, limit: 2, after: first.next })
+  const [open] = (await flows.executions.list({ correlationId: 'order-1' })).items
+
+  const found = [...first.items, ...second.items].map(({ correlationId }) => correlationId)
+  expect(found).toEqual(ids.toReversed())
+  expect(open).toMatchObject({ state: 'delayed', attempt: 1, dueAt: expect.any(Date) })
+  expect(open!.dueAt!.getTime()).toBeGreaterThan(open!.queuedAt.getTime() + 200_000)
 })
 
 test('workflows are filtered by state', async () => {

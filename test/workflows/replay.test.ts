@@ -114,6 +114,12 @@ const program: fc.Arbitrary<Program> = fc.array(
   { minLength: 1, maxLength: 4 },
 )
 
+/** A short wait that ended right before its run was lost is not stored yet: it ends again, at another time. */
+function whatCounts(lines: readonly string[]): string[] {
+  const stored = lines.findLastIndex(line => !line.endsWith(' undefined'))
+  return lines.map((line, at) => (at > stored ? line.replace(/ \d+ /, ' ') : line))
+}
+
 test('handlers of any shape get the same results in every run of an attempt, and no result is ever replaced', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
@@ -168,7 +174,8 @@ test('handlers of any shape get the same results in every run of an attempt, and
   expect(await shop.query('select 1 as n from ~dead_letters')).toEqual([])
   for (const [key, runs] of received) {
     const longest = runs.reduce((most, lines) => (lines.length > most.length ? lines : most))
-    for (const lines of runs) expect([key, ...lines]).toEqual([key, ...longest.slice(0, lines.length)])
+    for (const lines of runs)
+      expect([key, ...whatCounts(lines)]).toEqual([key, ...whatCounts(longest.slice(0, lines.length))])
   }
 })
 

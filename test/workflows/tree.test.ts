@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { batch } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { EventNode, HandlerNode, TreeNode } from '../../src/workflows/insight/tree.ts'
 import { mermaidOf } from '../../src/workflows/insight/tree.ts'
@@ -69,6 +70,34 @@ test('SB-21, SB-25: the tree of a workflow shows its events, the handlers they r
   expect(ship).toMatchObject({ state: 'failed', isDead: true, error: { message: 'no van' }, events: [] })
   expect(words(paid!.handlers.toSorted(byName))).toBe('book:completed (OrderShipped), ship:failed, thank:delayed')
   expect(JSON.parse(JSON.stringify(tree)).roots[0].position).toBe(root.position)
+})
+
+test('a tree has the place of events in their batch, what handlers emitted, and the data of events if it is asked for', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  flows.register(
+    defineHandler('split', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => batch([emit('OrderPaid', { method: 'card' }), emit('OrderPaid', { method: 'cash' })]),
+    }),
+  )
+  await using worker = workerOf(store)
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 7 })
+  await flow.waitUntilSettled()
+
+  const [whole] = (await flow.tree({ data: true })).roots as [EventNode]
+  const [bare] = (await flow.tree()).roots as [EventNode]
+
+  const { events, result } = whole.handlers[0]!
+  expect(whole).toMatchObject({ data: { total: 7 }, batch: undefined })
+  expect(events.map(({ data, batch: place }) => [data, place?.index, place?.size])).toEqual([
+    [{ method: 'card' }, 0, 2],
+    [{ method: 'cash' }, 1, 2],
+  ])
+  expect(result).toMatchObject({ emitted: 2, events: [{ type: 'OrderPaid' }, { type: 'OrderPaid' }] })
+  expect(bare).toMatchObject({ type: 'OrderPlaced', data: undefined })
 })
 
 function byName(a: HandlerNode, b: HandlerNode): number {

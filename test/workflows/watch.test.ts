@@ -33,6 +33,30 @@ async function openTwoStages(options: Parameters<typeof openShop>[0] = {}): Prom
 
 const stages = ['pay', 'ship'].flatMap(name => ['dispatched', 'started', 'completed'].map(kind => `${kind} ${name}`))
 
+test('pages of activity go into the past, of one workflow and of all', async () => {
+  const { store } = await openTwoStages()
+  const flows = store.workflows
+  await using worker = workerOf(store)
+  await worker.start()
+  for (const id of ['order-1', 'order-2'])
+    await (await flows.publish('OrderPlaced', { total: 1 }, { correlationId: id })).waitUntilSettled()
+  const lines = await take(flows.get('order-1').watch(), 6)
+
+  const newest = await flows.get('order-1').activity({ before: 'now', limit: 4 })
+  const older = await flows.get('order-1').activity({ before: 'now', limit: 4, after: newest.next })
+  const before = await flows.get('order-1').activity({ before: lines[2]!.position })
+  const everything = await flows.activity({ limit: 3 })
+  const past = await flows.activity({ limit: 1_000, after: everything.next })
+
+  expect([...newest.items, ...older.items]).toEqual(lines.toReversed())
+  expect({ next: older.next, before: reported(before.items) }).toEqual({
+    next: undefined,
+    before: ['started pay', 'dispatched pay'],
+  })
+  expect(everything.items.map(({ correlationId }) => correlationId)).toEqual(['order-2', 'order-2', 'order-2'])
+  expect(past.items).toHaveLength(9)
+})
+
 test('SB-02: a watch that begins before a workflow delivers each step once, in order', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows

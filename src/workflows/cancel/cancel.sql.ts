@@ -3,14 +3,17 @@
  * that wait are deleted; those that run are deleted too, so that their outcome is refused, or, if the workflow is to be
  * compensated, stay as `stopping` under a new fence until their attempt is known to be over.
  */
+
 import { reopenRemoved, withdrawRequests } from '../../consumers/consumers.sql.ts'
+import { fragment } from '../../database/sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+import { activityPositions } from '../insight/activity.sql.ts'
 
 /**
  * p_state: cancelled or compensating. p_except: an execution whose end is stored by the same transaction. False if there
  * was nothing to cancel: it is over, with nothing open, nothing failed, and, to be compensated, nothing to undo.
  */
-export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const cancel: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
   create function ~workflow_cancel(
     p_owner text,
     p_correlation text,
@@ -26,6 +29,7 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
     lanes text[];
     removed uuid[];
     joins integer;
+    new_fence bigint;
   begin
     cancelled := false;
     select * into workflow
@@ -110,9 +114,10 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
     -- A retry that was requested no longer happens.
     ${withdrawRequests}
     if p_state = 'compensating' then
+      new_fence := (~consumers_draw(p_count => 1))[1];
       update ~workflow_executions as x
         set state = 'stopping',
-          fence = nextval('~consumers_fence')
+          fence = new_fence
         where x.correlation_id = p_correlation
           and x.state = 'running'
           and x.id is distinct from p_except;
@@ -221,7 +226,7 @@ export const holdLanes: SqlFunction = plpgsql({ revision: 1, settings: byIndexOn
  * Removes these executions of one workflow, whatever their state, and lets their lanes continue. The caller holds the
  * workflow, the lanes and the executions. p_joins: how many joins of the workflow were closed with it.
  */
-export const remove: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
+export const remove: SqlFunction = plpgsql({ revision: 4, settings: byIndexOnly })`
   create function ~workflow_remove(
     p_owner text,
     p_correlation text,
@@ -233,13 +238,14 @@ export const remove: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly 
     moment constant timestamptz := ~clock(p_owner);
     removed integer := 0;
     settled integer := 0;
+    drawn bigint[];
   begin
     if p_ids is not null then
-      perform ~workflow_announce();
+      ${activityPositions.before(fragment`cardinality(p_ids)`)}
       insert into ~workflow_activity (
         position, at, event_position, execution, version, attempt, running_ms, kind, outcome, handler, correlation_id,
         worker)
-      select nextval('~workflow_activity_position'), moment, x.position, x.id, r.version, x.attempt,
+      select ${activityPositions.each(fragment`row_number() over (order by x.position, x.id)`)}, moment, x.position, x.id, r.version, x.attempt,
         least(2147483647, extract(epoch from moment - x.started_at) * 1000)::integer,
         'cancelled', x.state, r.handler, x.correlation_id, x.worker
       from ~workflow_executions as x

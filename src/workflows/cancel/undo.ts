@@ -54,6 +54,16 @@ interface UndoInput {
   readonly step: UndoneStep
 }
 
+/**
+ * Defines what takes back a step, when its workflow is compensated or cancelled.
+ *
+ * @example
+ * ```ts
+ * const refund = defineUndo('refund', {
+ *   run: async (data: { cents: number }, step) => console.log(`refund ${data.cents} of ${String(step.result)}`),
+ * })
+ * ```
+ */
 export function defineUndo<
   Data = unknown,
   M extends EventMap = UntypedEvents,
@@ -94,6 +104,8 @@ export async function recordUndo(log: Log, executor: Executor, place: UndoPlace,
     root: 'data',
     maxBytes: log.maxEventBytes,
   })
+  const [drawn] = await executor.runArrays(sql`/* workflows.draw_undo */
+    select (${workflowNames(log).workflow_draw_undo}(p_count => 1))[1]`)
   const [row] = await executor.run<{
     held: boolean
     undoing: boolean
@@ -109,7 +121,7 @@ export async function recordUndo(log: Log, executor: Executor, place: UndoPlace,
     recorded as (
       insert into ${workflowNames(log).workflow_undos} as u
         (id, position, execution, correlation_id, handler, kind, step, data, at)
-      select nextval(${workflowNames(log).workflow_undos_id.quoted}::regclass), held.position, held.id,
+      select ${drawn![0] as number}::bigint, held.position, held.id,
         held.correlation_id, ${handler}::text, ${kind}::text, ${step}::text, ${text}::jsonb,
         ${log.names.clock}(held.id)
       from held

@@ -1,20 +1,45 @@
 /**
  * Dispatching: from the events of a page to workflows and executions.
  *
- * `workflow_dispatch` dispatches in one call the events that need nothing but a queue: no inline handlers, lanes,
+ * `workflow_dispatch_page` dispatches in one call the events that need nothing but a queue: no inline handlers, lanes,
  * batches, parents or waits. Workflows are locked and made, executions queued, the checkpoint moved; executions for
- * which a worker in the dispatcher's process has room begin here, under its fence, and need no claim. For all other
- * events the outcome is 'involved', nothing is changed, and the caller dispatches step by step, beginning with
- * `workflow_admit`.
+ * which a worker in the dispatcher's process has room begin here, under its fence, and need no claim. Executions that
+ * this worker has run before the call, and that have ended, leave no row: only their history. For all other events the
+ * outcome is 'involved', nothing is changed, and the caller dispatches step by step, beginning with `workflow_admit`.
  */
-import { saveDispatched } from '../../consumers/consumers.sql.ts'
+
+import { noOpenDeadLetter, saveDispatched } from '../../consumers/consumers.sql.ts'
+import { type Fragment, fragment } from '../../database/sql.ts'
+import { ofOneRow, withOneRow } from '../../events/append/fragments.sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+import { activityPositions } from '../insight/activity.sql.ts'
+
+/**
+ * Which of the workflows p_watched are settled, into the variable `settled`, for a function that has changed them: nothing
+ * open, nothing of them in the log after the dispatcher's checkpoint, and no dead letter that is to be looked at.
+ */
+export function readSettled(checkpoint: Fragment): Fragment {
+  return fragment`
+  select jsonb_agg(jsonb_build_array(w.correlation_id, w.last_type, w.started_at, w.updated_at, w.parent, w.reason))
+    into settled
+    from ~workflows as w
+    where w.correlation_id = any(p_watched)
+      and w.open = 0
+      and w.state = 'active'
+      and not exists (
+        select
+        from ~events as e
+        where e.correlation_id = w.correlation_id
+          and e.position > ${checkpoint}
+        limit 1)
+      and ${noOpenDeadLetter};`
+}
 
 /**
  * Locks the workflows of events that are dispatched, sorted, and makes those that a handler wants. Locks their parents,
  * too: either the cancellation of a parent finds its new child, or the child finds it cancelled.
  */
-export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const admit: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly })`
   create function ~workflow_admit(
     p_owner text,
     p_ids text[],
@@ -59,10 +84,11 @@ export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
           correlation_id, first_position, last_position, last_type, parent, started_at, updated_at, state, reason)
         select u.id, u.first_position, u.last_position, u.type, u.parent, moment, moment,
           case when p.state <> 'active' then 'cancelled' else 'active' end, p.reason
-        from unnest(p_ids, p_wanted, p_firsts, p_lasts, p_types, p_parents)
-          as u(id, is_wanted, first_position, last_position, type, parent)
+        from ${withOneRow(fragment`
+          unnest(p_ids, p_wanted, p_firsts, p_lasts, p_types, p_parents)
+            as u(id, is_wanted, first_position, last_position, type, parent)`)}
         left join ~workflows as p on p.correlation_id = u.parent
-        where u.is_wanted
+        where ${ofOneRow(fragment`u.is_wanted`)}
           and u.id <> all(coalesce(known, '{}'))
         -- One that was cancelled before it was dispatched has a row by now.
         on conflict do nothing;
@@ -92,11 +118,16 @@ export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
  * - is_idle: whether some of the workflows have nothing to do, so that they may be settled with it.
  * - p_worker: a worker that has room for p_limit more, of p_worker_routes, or null. They begin only if no execution is
  *   ready already.
+ * - p_states: null, or for each execution null, or what the worker has done already: it runs (begun), or has ended
+ *   (completed, skipped). One that runs is stored as begun, whatever else is ready. p_running_ms: how long it took.
+ *   p_began_at: when these began.
+ * - p_watched: workflows that callers wait for; `settled` has those that are settled with this call.
  *
- * Not flushed to the disk, for the reasons that the dispatcher and the claim have.
+ * Flushed to the disk only with executions that have ended: for others nothing is lost without it, for the reasons that
+ * the dispatcher and the claim have. [early-3]
  */
-export const dispatch: SqlFunction = plpgsql({ revision: 3, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
-  create function ~workflow_dispatch(
+export const dispatchPage: SqlFunction = plpgsql({ revision: 3, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
+  create function ~workflow_dispatch_page(
     p_consumer text,
     p_fence bigint,
     p_version integer,
@@ -118,20 +149,32 @@ export const dispatch: SqlFunction = plpgsql({ revision: 3, settings: [...byInde
     p_worker_routes integer[],
     p_limit integer,
     p_grace_ms integer,
+    p_states text[],
+    p_running_ms integer[],
+    p_began_at timestamptz,
+    p_watched text[],
     out outcome text,
     out is_paused boolean,
     out is_idle boolean,
-    out queued integer,
+    out ready integer,
     out begun uuid[],
-    out begun_at timestamptz)
+    out begun_at timestamptz,
+    out settled jsonb)
   declare
     dispatcher ~consumers;
     known text[];
     states text[];
+    lives boolean := false;
     takes boolean := false;
+    queued integer;
+    ended integer;
     made integer;
     counted integer;
     woken integer;
+    -- The executions of which the worker has said something, and the most that start with this call.
+    done integer;
+    most_started integer;
+    drawn bigint[];
   begin
     select * into dispatcher
       from ~consumers as c
@@ -162,34 +205,46 @@ export const dispatch: SqlFunction = plpgsql({ revision: 3, settings: [...byInde
     end if;
 
     begun_at := ~clock(p_consumer);
-    if p_limit > 0 then
+    if p_worker is not null then
       -- A worker that takes over from it holds its row, and waits for the workflows held here: it is not waited for.
       perform
         from ~runners as r
         where r.id = p_worker
           and r.routes <> '{}'
         for key share skip locked;
-      takes := found and not exists (
+      lives := found;
+      takes := lives and p_limit > 0 and not exists (
         select
         from ~workflow_executions as x
         where x.route = any(p_worker_routes)
           and x.state = 'ready');
     end if;
-    perform set_config('synchronous_commit', 'off', true);
-    perform ~workflow_announce();
+    if p_states is null or not (p_states && array['completed', 'skipped']) then
+      perform set_config('synchronous_commit', 'off', true);
+    end if;
+    done := coalesce(cardinality(array_remove(p_states, null)), 0);
+    most_started := done + case when takes then p_limit else 0 end;
+    ${activityPositions.before(fragment`cardinality(p_ids) + most_started + done`)}
     with given as materialized (
       select g.*,
-        g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
+        g.fits and (g.state is not null
+          or row_number() over (partition by g.fits and g.state is null order by g.priority, g.position, g.id) <= p_limit)
+          as begins
       from (
-        select u.id, u.position, u.correlation_id, r.id as route, r.handler, r.version, r.priority, r.delay_ms,
-          r.timeout_ms, r.deadline_ms,
-          takes
-            and r.id = any(p_worker_routes)
-            and r.paused_at is null
-            and r.concurrency is null
-            and r.rate_limit is null
-            and r.delay_ms = 0 as fits
-        from unnest(p_ids, p_positions, p_routes, p_correlations) as u(id, position, route, correlation_id)
+        select u.id, u.position, u.correlation_id, u.state, u.running_ms, r.id as route, r.handler, r.version,
+          r.priority, r.delay_ms, r.timeout_ms, r.deadline_ms,
+          coalesce(u.state in ('completed', 'skipped'), false) as has_ended,
+          case
+            when u.state is not null then u.state = 'begun' and lives
+            else takes
+              and r.id = any(p_worker_routes)
+              and r.paused_at is null
+              and r.concurrency is null
+              and r.rate_limit is null
+              and r.delay_ms = 0
+          end as fits
+        from unnest(p_ids, p_positions, p_routes, p_correlations, p_states, p_running_ms)
+          as u(id, position, route, correlation_id, state, running_ms)
         join ~workflow_routes as r on r.id = u.route
         where not exists (
           select
@@ -198,9 +253,10 @@ export const dispatch: SqlFunction = plpgsql({ revision: 3, settings: [...byInde
     opened as (
       select g.correlation_id, count(*) as n
       from given as g
+      where not g.has_ended
       group by g.correlation_id),
-    touched as materialized (
-      select u.*, coalesce(o.n, 0) as n
+    touched as (
+      select u.id, u.is_wanted, u.events, u.first_position, u.last_position, u.type, coalesce(o.n, 0) as n
       from unnest(p_workflows, p_wanted, p_counts, p_firsts, p_lasts, p_types)
         as u(id, is_wanted, events, first_position, last_position, type)
       left join opened as o on o.correlation_id = u.id),
@@ -228,7 +284,7 @@ export const dispatch: SqlFunction = plpgsql({ revision: 3, settings: [...byInde
         started_at, deadline_at)
       select g.id, g.position, g.route, g.correlation_id,
         (extract(epoch from begun_at) * 1000)::bigint + g.priority * 10000,
-        begun_at,
+        case when g.state is null then begun_at else p_began_at end,
         case when g.delay_ms > 0 then begun_at + make_interval(secs => g.delay_ms / 1000.0) end,
         begun_at + make_interval(secs => g.deadline_ms / 1000.0),
         case when g.begins then 'running' when g.delay_ms > 0 then 'delayed' else 'ready' end,
@@ -238,24 +294,37 @@ export const dispatch: SqlFunction = plpgsql({ revision: 3, settings: [...byInde
         case when g.begins then begun_at end,
         case when g.begins then begun_at + make_interval(secs => (g.timeout_ms::bigint + p_grace_ms) / 1000.0) end
       from given as g
+      where not g.has_ended
       order by g.position),
     recorded as (
       insert into ~workflow_activity (
-        position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-      select nextval('~workflow_activity_position'), begun_at, t.*
+        position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, handler,
+        correlation_id, worker)
+      select ${activityPositions.each(fragment`row_number() over ()`)}, begun_at, t.*
       from (
-        select g.position, g.id, g.version, 0, null::integer, 'dispatched', g.handler, g.correlation_id, null::text
+        select g.position, g.id, g.version, 0, null::integer, null::integer, 'dispatched', g.handler, g.correlation_id,
+          null::text
         from given as g
         order by g.position, g.route) as t
       union all
-      select nextval('~workflow_activity_position'), begun_at, t.*
+      select ${activityPositions.each(fragment`cardinality(p_ids) + row_number() over ()`)}, begun_at, t.*
       from (
-        select g.position, g.id, g.version, 1, 0, 'started', g.handler, g.correlation_id, p_worker
+        select g.position, g.id, g.version, 1, 0, null::integer, 'started', g.handler, g.correlation_id, p_worker
         from given as g
         where g.begins
-        order by g.priority, g.position, g.id) as t)
+          or g.has_ended
+        order by g.priority, g.position, g.id) as t
+      union all
+      select ${activityPositions.each(fragment`cardinality(p_ids) + most_started + row_number() over ()`)}, begun_at, t.*
+      from (
+        select g.position, g.id, g.version, 1, 0, g.running_ms, g.state, g.handler, g.correlation_id, p_worker
+        from given as g
+        where g.has_ended
+        order by g.position, g.route) as t)
     select
         (select count(*) from given),
+        (select count(*) from given as g where not g.has_ended and not g.begins),
+        (select count(*) from given as g where g.has_ended),
         (select array_agg(g.id order by g.priority, g.position, g.id) from given as g where g.begins),
         (select count(*) from added),
         coalesce((select sum(g.events) from grown as g), 0)
@@ -266,12 +335,15 @@ export const dispatch: SqlFunction = plpgsql({ revision: 3, settings: [...byInde
               and f.id <> all(coalesce(known, '{}'))), 0),
         (select count(*) from grown as g where g.is_woken) + (select count(*) from added as a where a.open > 0),
         exists (select from grown as g where g.open = 0) or exists (select from added as a where a.open = 0)
-      into queued, begun, made, counted, woken, is_idle;
+      into queued, ready, ended, begun, made, counted, woken, is_idle;
     perform ~workflow_count(
       p_owner => 'dispatcher',
-      p_names => array['active', 'dispatched', 'events', 'workflows'],
-      p_by => array[woken, queued, counted, made]);
+      p_names => array['active', 'completed', 'dispatched', 'events', 'workflows'],
+      p_by => array[woken, ended, queued, counted, made]);
     ${saveDispatched}
+    if p_watched is not null and is_idle then
+      ${readSettled(fragment`p_checkpoint`)}
+    end if;
     is_paused := dispatcher.paused_at is not null;
     outcome := 'done';
   end`

@@ -15,9 +15,11 @@
  * What can fail: anything it needs. It has no dead letters: a failure is tried again, because an event that is skipped
  * is work lost.
  */
+
 import { type BatchContext, type Consumer, consumer } from '../../consumers/consumer.ts'
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { consumerNames } from '../../consumers/schema.ts'
+import { elapsedMs } from '../../core/host.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
@@ -26,11 +28,14 @@ import type { AppendIn, EmitLimits } from '../emit.ts'
 import type { Handler } from '../handler.ts'
 import type { WorkflowHints } from '../hints.ts'
 import { dispatchMoves, moveBatches } from '../joins/joins.ts'
+import type { Attributes } from '../publish.ts'
 import { dispatcherName, loadRoutes, type Route } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
+import type { SettledWatch, Watched } from '../settled.ts'
 import { answerWaits } from '../steps/waits.ts'
 import { enqueue } from './enqueue.ts'
 import { type InlineRun, recordInline, runInline } from './inline.ts'
+import { passOverUnwanted } from './pass-over.ts'
 import { dispatchPlain, type LocalWorkers } from './plain.ts'
 import { byWorkflow, executionsOf, type Routing, routingOf } from './routing.ts'
 
@@ -51,13 +56,19 @@ export interface DispatcherParts extends DispatchParts {
   readonly hints: WorkflowHints
   readonly workers: LocalWorkers
   readonly progress: DispatchProgress
+  readonly settledWatch: SettledWatch
 }
 
 /** The owner of the counters of the dispatcher: one process at a time dispatches. */
 const owner = 'dispatcher'
 
 export function dispatcher(parts: DispatcherParts): Consumer {
-  const { log, hints, workers, progress } = parts
+  const { log, hints, workers, progress, settledWatch } = parts
+  let tenure: Tenure | undefined
+  const beginTenure = (fence: number, isAbandoned: boolean): Tenure => {
+    workers.forgetEnds()
+    return { fence, careful: isAbandoned ? carefulEvents : 0, present: undefined }
+  }
   let known: { readonly version: number; readonly routes: readonly Route[] } | undefined
   return consumer(
     {
@@ -65,6 +76,14 @@ export function dispatcher(parts: DispatcherParts): Consumer {
       kind: 'dispatcher',
       filter: {},
       takesFaults: true,
+      async passOver(part) {
+        const passed = await passOverUnwanted(log, part)
+        if (passed === undefined) return undefined
+        progress.reached = part.to
+        // A workflow without handlers has settled with its last event.
+        hints.ended()
+        return passed
+      },
       async handle(events, ctx) {
         const version = await lockUnflushed(log, ctx.tx)
         if (known === undefined || known.version !== version) known = { version, routes: await loadRoutes(log, ctx.tx) }
@@ -75,24 +94,53 @@ export function dispatcher(parts: DispatcherParts): Consumer {
           if (isTouched) hints.ended()
         })
       },
-      async handleAtOnce(events, { fence, from, checkpoint, faults }) {
+      async handleAtOnce(events, { fence, from, checkpoint, faults, isAbandoned }) {
         if (known === undefined) return undefined
         const { routes, version } = known
+        tenure = tenure?.fence === fence ? tenure : beginTenure(fence, isAbandoned)
+        const { present } = tenure
         const routings = events.map(event => routingOf(event, routes, faults.has(event.position)))
-        const { reached } = progress
-        // After a failure only the stored checkpoint counts.
-        progress.reached = 0
-        const done = await dispatchPlain(log, workers, { routings, version, from, fence, checkpoint })
-        progress.reached = done === undefined ? reached : checkpoint
+        const now = tenure.careful > 0 || present === undefined ? undefined : present()
+        const watched = (ids: readonly string[]): Watched => settledWatch.watched(ids)
+        const done = await dispatchPlain(log, workers, {
+          ...{ routings, version, from, fence, checkpoint, now, watched },
+        }).catch((error: unknown) => {
+          // After a failure only the stored checkpoint counts.
+          progress.reached = 0
+          throw error
+        })
+        tenure.careful -= events.length
         if (done === undefined) return undefined
+        progress.reached = checkpoint
+        tenure.present = clockFrom(done.at)
         if (done.isReady) hints.ready()
-        else if (!done.isEnd) hints.begun()
-        if (done.isEnd) hints.ended()
+        else if (done.hasBegun) hints.begun()
+        if (done.isEnd) settledWatch.quietly(done.tellWatched, hints.ended)
         return done
       },
     },
     { onFailure: () => 'retry', backoff: { baseMs: 50, maxMs: 5_000 }, from: 'now' },
   )
+}
+
+/** The time under one fence. */
+interface Tenure {
+  readonly fence: number
+  /** So many events get rows before their handlers run. */
+  careful: number
+  /** The time by the database's clock, as the last call said it. */
+  present: (() => Date) | undefined
+}
+
+/**
+ * After a holder that let its lease expire: it may have died of an event for which no row, and so no crash, is stored.
+ * More than the events of one page, which is what a holder runs before it stores them. [early-5]
+ */
+const carefulEvents = 1_000
+
+function clockFrom(at: Date): () => Date {
+  const readAt = elapsedMs()
+  return () => new Date(at.getTime() + elapsedMs() - readAt)
 }
 
 /**
@@ -162,6 +210,7 @@ async function dispatchPage(
 ): Promise<Dispatched> {
   const { log } = parts
   const { states, made } = await admit(log, tx, given)
+  if (!isRepeated) await addAttributes(log, tx, given)
   const isActive = ({ event }: Routing): boolean => (states.get(event.correlationId) ?? 'active') === 'active'
   // Events of a workflow that was cancelled, or is being undone, run no handler.
   const routings = given.map(routing => (isActive(routing) ? routing : { ...routing, routes: [] }))
@@ -176,6 +225,22 @@ async function dispatchPage(
   const enqueued = await enqueue(log, tx, owner, [...executions, ...joined])
   await recordInline(log, tx, inline.runs)
   return { isReady: isTimed || woken + enqueued > 0, isTouched: known.length > 0 }
+}
+
+/** The attributes of their events, for workflows that have a row; a later one replaces an earlier one of its name. */
+async function addAttributes(log: Log, tx: Transaction, routings: readonly Routing[]): Promise<void> {
+  const given = new Map<string, Attributes>()
+  for (const { event, envelope } of routings)
+    if (envelope.attributes !== undefined)
+      given.set(event.correlationId, { ...given.get(event.correlationId), ...envelope.attributes })
+  if (given.size === 0) return
+  await tx.run(sql`/* workflows.add_attributes */
+    update ${workflowNames(log).workflows} as w
+    set attributes = coalesce(w.attributes, '{}') || u.attributes::jsonb
+    from unnest(
+      ${[...given.keys()]}::text[],
+      ${[...given.values()].map(each => JSON.stringify(each))}::text[]) as u(id, attributes)
+    where w.correlation_id = u.id`)
 }
 
 /** Appends the events of inline handlers. Events that were in the log before do not count as emitted again. */

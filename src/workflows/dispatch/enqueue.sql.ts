@@ -9,7 +9,9 @@
  * priority. It is stored, so that claiming needs no expression, and an execution that has waited long enough comes
  * first whatever its priority.
  */
+import { fragment } from '../../database/sql.ts'
 import { byIndexOnly, expression, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+import { activityPositions } from '../insight/activity.sql.ts'
 
 /** The order of claims: lower is earlier. */
 export const rank: SqlFunction = expression({ revision: 1, volatility: 'immutable' })`
@@ -92,7 +94,7 @@ export const assign: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly 
   end`
 
 /** p_states: ready, or unkeyed for one whose lane is found by a process that has its code. Returns how many were new. */
-export const enqueue: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
+export const enqueue: SqlFunction = plpgsql({ revision: 4, settings: byIndexOnly })`
   create function ~workflow_enqueue(
     p_owner text,
     p_ids uuid[],
@@ -108,6 +110,7 @@ export const enqueue: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly
   declare
     moment constant timestamptz := ~clock(p_owner);
     woken integer;
+    drawn bigint[];
   begin
     if p_lanes is not null then
       perform ~workflow_widen(
@@ -119,7 +122,7 @@ export const enqueue: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly
           order by u.n),
         p_retries => p_retries);
     end if;
-    perform ~workflow_announce();
+    ${activityPositions.before(fragment`cardinality(p_ids)`)}
     with added as (
       insert into ~workflow_executions as x (
         id, position, route, correlation_id, lane, join_id, undo_id, is_retry, rank, queued_at, run_at, expires_at,
@@ -155,7 +158,7 @@ export const enqueue: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly
     recorded as (
       insert into ~workflow_activity (
         position, at, event_position, execution, version, attempt, kind, handler, correlation_id)
-      select nextval('~workflow_activity_position'), moment, a.position, a.id, r.version, 0, 'dispatched',
+      select ${activityPositions.each(fragment`row_number() over (order by a.position, r.id)`)}, moment, a.position, a.id, r.version, 0, 'dispatched',
         r.handler, a.correlation_id
       from added as a
       join ~workflow_routes as r on r.id = a.route

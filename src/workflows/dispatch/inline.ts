@@ -5,9 +5,11 @@
  * and workflow; while that lane has open work, later events queue behind it. So an inline handler sees the events of a
  * workflow in their order, wherever it runs.
  */
+
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { abortable, onAbort } from '../../core/abort.ts'
 import type { Awaitable } from '../../core/core.ts'
+import { elapsedMs } from '../../core/host.ts'
 import type { Transaction } from '../../database/database.ts'
 import { lendTransaction } from '../../database/handle.ts'
 import { sql } from '../../database/sql.ts'
@@ -102,7 +104,7 @@ async function tryInline(
 ): Promise<InlineRun | 'unwanted' | undefined> {
   const { log } = parts
   const id = executionId(event, route.handler)
-  const started = performance.now()
+  const started = elapsedMs()
   try {
     if (handler.when?.(event) === false) return 'unwanted'
     // The state of an aggregate is read outside of this transaction, by a worker.
@@ -121,7 +123,7 @@ async function tryInline(
         })
         const emitter = { handler: handler.name, event, batches: envelope.batches, emits: handler.definition.emits }
         const emitted = await prepareEmitted(log, emitter, result, parts.limits)
-        return { executionId: id, event, route, emitted, runningMs: performance.now() - started }
+        return { executionId: id, event, route, emitted, runningMs: elapsedMs() - started }
       })
     const { telemetry, schema } = log
     telemetry.count('attempts_total', 1, handler.name)
@@ -196,17 +198,18 @@ export async function recordInline(log: Log, tx: Transaction, runs: readonly Inl
   if (runs.length === 0) return
   const kinds = ['dispatched', 'started', 'completed']
   const lines = runs.flatMap(run => kinds.map(kind => ({ run, kind })))
-  await tx.run(sql`/* workflows.announce */
-    select ${workflowNames(log).workflow_announce}()`)
+  const [drawn] = await tx.runArrays(sql`/* workflows.draw */
+    select ${workflowNames(log).workflow_draw}(p_count => ${lines.length}::integer)::text`)
   await tx.run(sql`/* workflows.record_inline */
     insert into ${workflowNames(log).workflow_activity} (
       position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
       correlation_id, result)
-    select nextval(${workflowNames(log).workflow_activity_position.quoted}::regclass), ${log.names.clock}(u.kind), u.event_position, u.execution, u.version,
+    select u.position, ${log.names.clock}(u.kind), u.event_position, u.execution, u.version,
       case when u.kind = 'dispatched' then 0 else 1 end, case when u.kind <> 'dispatched' then 0 end,
       case when u.kind = 'completed' then u.running_ms end, u.kind, case when u.kind = 'completed' then 'inline' end,
       u.handler, u.correlation_id, case when u.kind = 'completed' then u.result::jsonb end
     from unnest(
+      ${drawn![0] as string}::text::bigint[],
       ${lines.map(({ run }) => run.event.position)}::bigint[],
       ${lines.map(({ run }) => run.executionId)}::uuid[],
       ${lines.map(({ run }) => run.route.version)}::integer[],
@@ -215,7 +218,7 @@ export async function recordInline(log: Log, tx: Transaction, runs: readonly Inl
       ${lines.map(({ run }) => run.route.handler)}::text[],
       ${lines.map(({ run }) => run.event.correlationId)}::text[],
       ${lines.map(({ run }) => JSON.stringify(attemptResult(run.emitted)) ?? null)}::text[])
-      as u(event_position, execution, version, running_ms, kind, handler, correlation_id, result)`)
+      as u(position, event_position, execution, version, running_ms, kind, handler, correlation_id, result)`)
   await tx.run(sql`/* workflows.count */
     select ${workflowNames(log).workflow_count}(p_owner => 'dispatcher', p_names => array['dispatched', 'completed'],
       p_by => array[${runs.length}::bigint, ${runs.length}::bigint])`)

@@ -1,20 +1,24 @@
 /**
- * Dispatching in one call, for events that need nothing but a queue: no inline handlers, lanes, batches, parents or waits.
+ * Dispatching in one call, for events that need nothing but a queue: no inline handlers, lanes, batches, parents, attributes or waits.
  *
- *     routings ─► capacity of a worker in this process ─► workflow_dispatch: executions, checkpoint ─► begun there at once
+ *     routings ─► capacity of a worker in this process ─► workflow_dispatch_page: executions, checkpoint
+ *                    └─► runs them before, if they are quick ─┘                      └─► the others begin there at once
  *
  * With a transaction and a claim there are nine calls in a row between an append and its handler; this way there are three.
  * A worker of this process that has room lends its capacity, under a fence of its own: executions that fit begin in the
- * same call, and are handed to the worker when that is committed.
+ * same call, and are handed to the worker when that is committed. Quick ones run before the call, and have ended with it
+ * (`work/early.ts`).
  */
 import { LeaseLost } from '../../consumers/errors.ts'
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { OutcomeUnknown } from '../../database/errors.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { dispatcherName } from '../routes.ts'
+import { dispatcherName, type Route } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
+import type { SettledRow, Watched } from '../settled.ts'
 import { begunAtDispatch, type Claimed } from '../work/claim.ts'
+import type { EarlyPage } from '../work/early.ts'
 import type { NewExecution } from './enqueue.ts'
 import { byWorkflow, executionsOf, type Routing } from './routing.ts'
 
@@ -22,6 +26,8 @@ import { byWorkflow, executionsOf, type Routing } from './routing.ts'
 export interface LocalWorker {
   /** Undefined if it has no room. */
   nextCapacity(): Promise<Capacity | undefined>
+  /** The ends of executions that could not be stored no longer count. */
+  forgetEnds(): void
 }
 
 /** Room of a worker, lent for one call: `begin` is called once, with the executions that have begun. */
@@ -36,6 +42,10 @@ export interface Capacity {
   readonly graceMs: number
   /** Executions that began without being named here are found by the worker's next look, and released. */
   begin(executions: readonly Claimed[]): void
+  /** Runs executions that have no rows yet; undefined if the worker would rather have them stored before. */
+  runEarly(executions: readonly Claimed[]): EarlyPage | undefined
+  /** The page is stored, and these executions have begun with it; undefined if it is not stored. */
+  closeEarly(page: EarlyPage, begun: readonly string[] | undefined): void
 }
 
 /** The workers of this process; those that start and stop add and remove themselves. */
@@ -43,6 +53,7 @@ export interface LocalWorkers {
   add(worker: LocalWorker): () => void
   /** Of the workers that have room, that of the one which was asked the longest time ago. */
   nextCapacity(): Promise<Capacity | undefined>
+  forgetEnds(): void
 }
 
 export function localWorkers(): LocalWorkers {
@@ -62,6 +73,9 @@ export function localWorkers(): LocalWorkers {
       }
       return undefined
     },
+    forgetEnds() {
+      for (const worker of workers) worker.forgetEnds()
+    },
   }
 }
 
@@ -74,6 +88,10 @@ export interface PlainBatch {
   readonly fence: number
   /** The checkpoint of the dispatcher after this batch. */
   readonly checkpoint: number
+  /** When executions that begin now have begun, by the database's clock; undefined if none may begin before the call. */
+  readonly now: Date | undefined
+  /** The workflows that callers wait for, asked right before the call. */
+  watched(correlationIds: readonly string[]): Watched
 }
 
 export interface PlainDispatch {
@@ -82,6 +100,12 @@ export interface PlainDispatch {
   readonly isEnd: boolean
   /** Whether executions are ready to be claimed. */
   readonly isReady: boolean
+  /** Whether executions have begun. */
+  readonly hasBegun: boolean
+  /** When it was done, by the database's clock. */
+  readonly at: Date
+  /** To be called with the hint that executions have ended. */
+  readonly tellWatched: () => void
 }
 
 /** Undefined: nothing was done, and the events have to be dispatched step by step. */
@@ -93,24 +117,57 @@ export async function dispatchPlain(
   const executions = batch.routings.flatMap(routing => executionsOf(routing))
   if (!batch.routings.every(isPlain) || !executions.every(isQueued)) return undefined
   const capacity = executions.length === 0 ? undefined : await workers.nextCapacity()
-  let begun: Claimed[] = []
+  const early = capacity === undefined ? undefined : runEarly(batch, executions, capacity)
+  let begun: readonly string[] | undefined
+  let started: Claimed[] = []
   try {
-    const row = await callDispatch(log, batch, executions, capacity)
+    await early?.pause.promise
+    const watched = batch.watched(batch.routings.map(({ event }) => event.correlationId))
+    const row = await callDispatch(log, batch, executions, { capacity, early, watched })
     if (row.outcome === 'lost') throw new LeaseLost({ consumer: dispatcherName, fence: batch.fence })
     if (row.outcome === 'moved') throw rewound()
     if (row.outcome !== 'done') return undefined
-    if (capacity !== undefined && row.begun !== null) begun = begunOf(row, batch, executions, capacity)
-    return { isPaused: row.is_paused, isEnd: row.is_idle, isReady: row.queued > begun.length }
+    begun = row.begun ?? []
+    if (capacity !== undefined && early === undefined)
+      started = begunOf(begun, row.begun_at, batch, executions, capacity)
+    return {
+      ...{ isPaused: row.is_paused, isEnd: row.is_idle, isReady: row.ready > 0, hasBegun: begun.length > 0 },
+      at: row.begun_at,
+      tellWatched: () => watched.answer(row.settled ?? []),
+    }
   } catch (error) {
     if (isInterruption(error)) throw error
     return undefined
   } finally {
-    capacity?.begin(begun)
+    if (early !== undefined) capacity!.closeEarly(early, begun)
+    capacity?.begin(started)
   }
 }
 
+/** Runs the executions of the page before the call, if all of them can begin at once. [early-2] */
+function runEarly(
+  { routings, now }: PlainBatch,
+  executions: readonly NewExecution[],
+  { fence, routes, limit, runEarly: run }: Capacity,
+): EarlyPage | undefined {
+  if (now === undefined || executions.length > limit) return undefined
+  const here = new Set(routes)
+  const canBegin = (route: Route): boolean =>
+    route.kind === 'join' || (route.isUnlimited && !route.isPaused && here.has(route.id))
+  if (!routings.every(({ routes: all }) => all.every(canBegin))) return undefined
+  const last = routings.at(-1)!.event.createdAt
+  const queuedAt = last > now ? last : now
+  const events = new Map(routings.map(({ event }) => [event.position, event]))
+  return run(
+    executions.map(execution =>
+      begunAtDispatch(execution, { event: events.get(execution.position)!, fence, queuedAt }),
+    ),
+  )
+}
+
 function isPlain({ envelope, routes, isFaulty }: Routing): boolean {
-  const { batches, parent } = envelope
+  const { batches, parent, attributes } = envelope
+  if (attributes !== undefined) return false
   return !isFaulty && batches.length === 0 && parent === undefined && routes.every(({ kind }) => kind !== 'inline')
 }
 
@@ -123,21 +180,34 @@ interface DispatchRow {
   readonly outcome: 'done' | 'lost' | 'moved' | 'outdated' | 'involved'
   readonly is_paused: boolean
   readonly is_idle: boolean
-  readonly queued: number
+  readonly ready: number
   readonly begun: string[] | null
   readonly begun_at: Date
+  readonly settled: SettledRow[] | null
+}
+
+interface CallParts {
+  readonly capacity: Capacity | undefined
+  readonly early: EarlyPage | undefined
+  readonly watched: Watched
 }
 
 async function callDispatch(
   log: Log,
   { routings, version, from, fence, checkpoint }: PlainBatch,
   executions: readonly NewExecution[],
-  capacity: Capacity | undefined,
+  { capacity, early, watched }: CallParts,
 ): Promise<DispatchRow> {
   const workflows = byWorkflow(routings)
+  const ends = early?.seal()
+  const stateOf = ({ id }: NewExecution): string => ends!.get(id)?.activity ?? 'begun'
+  const runningMsOf = ({ id }: NewExecution): number | null => {
+    const end = ends!.get(id)
+    return end === undefined ? null : Math.round(end.runningMs)
+  }
   const [row] = await log.database.run<DispatchRow>(sql`/* workflows.dispatch */
-    select outcome, is_paused, is_idle, queued, to_jsonb(begun) as begun, begun_at
-    from ${workflowNames(log).workflow_dispatch}(
+    select outcome, is_paused, is_idle, ready, to_jsonb(begun) as begun, begun_at, settled
+    from ${workflowNames(log).workflow_dispatch_page}(
       p_consumer => ${dispatcherName}::text,
       p_fence => ${fence}::bigint,
       p_version => ${version}::integer,
@@ -158,20 +228,26 @@ async function callDispatch(
       p_worker_fence => ${capacity?.fence ?? null}::bigint,
       p_worker_routes => ${capacity?.routes ?? null}::integer[],
       p_limit => ${capacity?.limit ?? 0}::integer,
-      p_grace_ms => ${capacity?.graceMs ?? 0}::integer)`)
+      p_grace_ms => ${capacity?.graceMs ?? 0}::integer,
+      p_states => ${ends === undefined ? null : executions.map(stateOf)}::text[],
+      p_running_ms => ${ends === undefined ? null : executions.map(runningMsOf)}::integer[],
+      p_began_at => ${early?.executions[0]?.queuedAt ?? null}::timestamptz,
+      p_watched => ${watched.ids.length === 0 ? null : watched.ids}::text[])`)
   return row!
 }
 
 /** The executions that have begun, as a claim would have given them. */
 function begunOf(
-  { begun, begun_at: queuedAt }: DispatchRow,
+  begun: readonly string[],
+  queuedAt: Date,
   { routings }: PlainBatch,
   executions: readonly NewExecution[],
   { fence }: Capacity,
 ): Claimed[] {
+  if (begun.length === 0) return []
   const events = new Map(routings.map(({ event }) => [event.position, event]))
   const byId = new Map(executions.map(execution => [execution.id, execution]))
-  return begun!.map(id => {
+  return begun.map(id => {
     const execution = byId.get(id)!
     return begunAtDispatch(execution, { event: events.get(execution.position)!, fence, queuedAt })
   })

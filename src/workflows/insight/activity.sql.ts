@@ -3,7 +3,7 @@
  * and counters.
  */
 import { fragment } from '../../database/sql.ts'
-import { orderedLog } from '../../events/order/order.sql.ts'
+import { type DrawnRows, drawing, drawingRows, orderedLog } from '../../events/order/order.sql.ts'
 import { expression, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 
 /** Adds to counters. Each owner has rows of its own, so that owners do not wait for each other; a total is the sum of all. */
@@ -26,10 +26,23 @@ export const queuedMs: SqlFunction = expression({ revision: 1, volatility: 'immu
   select least(2147483647, greatest(0,
     (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint - p_rank + p_priority * 10000))::integer`
 
-const ofActivity = orderedLog({
+const names = {
   announce: fragment`~workflow_announce`,
+  draw: fragment`~workflow_draw`,
   settle: fragment`~workflow_settle`,
-  sequence: fragment`~workflow_activity_position`,
-})
+  source: fragment`~workflow_activity_position`,
+}
+const ofActivity = orderedLog(names)
 export const announceActivity: SqlFunction = ofActivity.announce
+export const drawActivity: SqlFunction = ofActivity.draw
 export const settleActivity: SqlFunction = ofActivity.settle
+export const activityPositions: DrawnRows = drawingRows(names)
+
+export const drawRoute: SqlFunction = drawing({
+  draw: fragment`~workflow_draw_route`,
+  source: fragment`~workflow_routes_id`,
+})
+export const drawUndo: SqlFunction = drawing({
+  draw: fragment`~workflow_draw_undo`,
+  source: fragment`~workflow_undos_id`,
+})

@@ -9,11 +9,12 @@ import { canonicalUuid } from '../../core/id.ts'
 import { camelCase, checkName, snakeCase } from '../../core/name.ts'
 import { describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
 import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../../core/page.ts'
-import { numeral, sql } from '../../database/sql.ts'
+import { fragment, numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { epochOf, type Settled } from '../../events/order/order.ts'
 import { checkCount, refusal } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
+import type { RecordedStep } from './open-work.ts'
 
 /**
  * Dispatched (there is an execution) · started (an attempt began) · completed · failed (an attempt, or for good) · skipped
@@ -31,6 +32,7 @@ export type ActivityKind =
   | 'parked'
   | 'cancelled'
 
+/** One line of what happened in workflows. */
 export interface Activity {
   /** Its place in the activity; watching `from` it continues behind it. */
   readonly position: number
@@ -53,6 +55,11 @@ export interface Activity {
   readonly runningMs: number | undefined
   /** The worker that ran it. */
   readonly worker: string | undefined
+  /**
+   * The recorded steps of its execution; only for the watch of one workflow, with a line after which the execution waits
+   * or has failed.
+   */
+  readonly steps?: readonly RecordedStep[] | undefined
   /** The events that a completed attempt emitted. */
   readonly result: unknown
   readonly error: ErrorDescription | undefined
@@ -122,6 +129,37 @@ export async function readActivity(
             where found.position = l.event_position
             limit 1) as e on true
           order by l.position`)
+  return rows.map(activityOf)
+}
+
+/** Lines below `before`, of one workflow or of all; the newest first. */
+export async function readActivityBefore(
+  log: Log,
+  correlationId: string | undefined,
+  { before, limit }: { before: number; limit: number },
+): Promise<Activity[]> {
+  const { workflow_activity, events } = { ...log.names, ...workflowNames(log) }
+  const ofOne = correlationId === undefined ? fragment`true` : fragment`a.correlation_id = ${correlationId}::text`
+  const page = fragment`
+    select l.*, e.event_id, e.type
+    from (
+      select *
+      from ${workflow_activity} as a
+      where ${ofOne}
+        and a.position < ${before}::bigint
+      order by a.position desc
+      limit ${limit}::integer) as l
+    left join lateral (
+      select found.event_id, found.type
+      from ${events} as found
+      where found.position = l.event_position
+      limit 1) as e on true
+    order by l.position desc`
+  const rows = await log.database.run<ActivityRow>(
+    correlationId === undefined
+      ? sql`/* workflows.activity_before */${page}`
+      : sql`/* workflows.activity_of_one_before */${page}`,
+  )
   return rows.map(activityOf)
 }
 

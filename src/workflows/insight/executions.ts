@@ -13,6 +13,7 @@ import { lockWorkflows, wakeSuspended } from '../dispatch/enqueue.ts'
 import { ExecutionNotParked } from '../errors.ts'
 import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
+import type { Attempt } from './activity.ts'
 import type { ExecutionDescription, ListExecutionsOptions } from './list-executions.ts'
 
 /** The executions of a store: `store.workflows.executions`. */
@@ -21,6 +22,11 @@ export interface Executions {
   list(options?: ListExecutionsOptions): Promise<Page<ExecutionDescription>>
   /** Lets an execution continue that was parked because its code did not fit its recorded steps. */
   resume(executionId: string): Promise<void>
+  /**
+   * Runs one in this process that is ready or waits for its next attempt, also while its handler is paused and no runner is
+   * active. Resolves to its attempt; to undefined if it waits.
+   */
+  run(executionId: string, options?: { signal?: AbortSignal | undefined }): Promise<Attempt | undefined>
   /** Dead-letters an execution that was parked: a runner that has its handler does so, instead of running it. */
   reject(executionId: string): Promise<void>
 }

@@ -26,6 +26,7 @@ import {
   type AttemptsOptions,
   listAttempts,
   readActivity,
+  readActivityBefore,
   settleActivity,
 } from './activity.ts'
 import { type ListWorkflowsOptions, listWorkflows } from './list.ts'
@@ -51,6 +52,8 @@ export interface Insight {
   list(options?: ListWorkflowsOptions): Promise<Page<WorkflowStatus>>
   /** Attempts that have ended, the newest first: 100 in a page by default, at most 1000. */
   attempts(options?: AttemptsOptions): Promise<Page<Attempt>>
+  /** The lines before a position, or before now, the newest first: 100 in a page by default, at most 1000. */
+  activity(options?: ActivityOptions): Promise<Page<Activity>>
   /** How many workflows, executions and dead letters there are, from counters. */
   stats(): Promise<WorkflowStats>
   /** The workers that run, in all processes: those with names first, by name; then the others, by age. */
@@ -61,13 +64,13 @@ export interface Insight {
 export interface WorkflowInsight {
   /** The activity of its executions, from the beginning, each line once and in order, until the loop is left. */
   watch(options?: WatchWorkflowOptions): AsyncIterable<Activity>
-  /** The same, a page at a time, the oldest line first: 100 by default, at most 1000. */
-  activity(options?: PageOptions): Promise<Page<Activity>>
+  /** The same, a page at a time, the oldest line first; with `before` the newest first. 100 by default, at most 1000. */
+  activity(options?: ActivityOptions): Promise<Page<Activity>>
   /** Its events, the handlers they ran, the events these emitted, and so on. */
   tree(options?: TreeOptions): Promise<WorkflowTree>
   /** Its tree as the text of a Mermaid flowchart. */
   mermaid(options?: TreeOptions): Promise<string>
-  /** The steps, sleeps and waits that its open executions have recorded, at most 1000. */
+  /** The steps, sleeps and waits of its executions that are open, or have open dead letters; at most 1000. */
   steps(): Promise<RecordedStep[]>
   /** What its open executions wait for: events and children. */
   waits(): Promise<OpenWait[]>
@@ -75,6 +78,11 @@ export interface WorkflowInsight {
   joins(): Promise<JoinDescription[]>
   /** The undos that its steps have recorded, the oldest first. */
   undos(): Promise<UndoDescription[]>
+}
+
+export interface ActivityOptions extends PageOptions {
+  /** Only lines before this position, or before now: the newest first, so that pages go into the past. */
+  before?: number | 'now' | undefined
 }
 
 export interface InsightParts {
@@ -100,6 +108,7 @@ export function openInsight({ log, hints, settledWatch, pollMs }: InsightParts):
       watch: (options = {}) => watchActivity(watchParts, options, 'now'),
       list: async (options = {}) => listWorkflows(log, options),
       attempts: async (options = {}) => listAttempts(log, options),
+      activity: async (options = {}) => pastActivity(log, undefined, { before: 'now', ...options }),
       stats: () => readStats(log),
       workers: async (options = {}) => listWorkers(log, options),
     },
@@ -200,12 +209,30 @@ export async function listWorkers(log: Log, options: PageOptions): Promise<Page<
   }
 }
 
-async function pageOfActivity(log: Log, correlationId: string, options: PageOptions): Promise<Page<Activity>> {
-  refuseUnknownOptions('activity', options, pageOptionNames)
+async function pageOfActivity(log: Log, correlationId: string, options: ActivityOptions): Promise<Page<Activity>> {
+  if (options.before !== undefined) return pastActivity(log, correlationId, options)
+  refuseUnknownOptions('activity', options, ['before', ...pageOptionNames])
   const { after, limit = 100 } = options
   checkWhole('limit', limit, 1, 1_000)
   const [last] = after === undefined ? [0] : (decodeCursor(after, 1) as [number])
   const { settled } = await settleActivity(log)
   const lines = await readActivity(log, { correlationId }, { after: last, to: settled, limit: limit + 1 })
+  return pageOf(lines, limit, line => [line.position])
+}
+
+/** Lines above the settled position come later: a page that has none of them has missed nothing. */
+async function pastActivity(
+  log: Log,
+  correlationId: string | undefined,
+  options: ActivityOptions,
+): Promise<Page<Activity>> {
+  refuseUnknownOptions('activity', options, ['before', ...pageOptionNames])
+  const { before, after, limit = 100 } = options
+  checkWhole('limit', limit, 1, 1_000)
+  if (before !== 'now') checkWhole('before', before as number, 0, Number.MAX_SAFE_INTEGER)
+  const { settled } = await settleActivity(log)
+  const [last] = after === undefined ? [before] : (decodeCursor(after, 1) as [number])
+  const below = last === 'now' || last === undefined ? settled + 1 : Math.min(last, settled + 1)
+  const lines = await readActivityBefore(log, correlationId, { before: below, limit: limit + 1 })
   return pageOf(lines, limit, line => [line.position])
 }

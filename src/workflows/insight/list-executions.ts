@@ -62,14 +62,13 @@ export async function listExecutions(log: Log, options: ListExecutionsOptions): 
     throw refusal(what, 'state', `needs one of ${executionStates.join(', ')} as "state", not ${describe(state)}.`)
   const lastId = after === undefined ? null : (canonicalUuid(String(decodeCursor(after, 1)[0])) ?? null)
   const handler = options.handler === undefined ? null : nameOf(options.handler)
-  const { workflow_executions, workflow_routes, workflow_activity } = workflowNames(log)
+  const { workflow_routes, workflow_activity } = workflowNames(log)
   const states = state === undefined ? executionStates : [state]
   const source = correlationId === undefined ? inStates(log, states, handler) : ofWorkflow(log, correlationId, states)
   const rows = await log.database.run<ExecutionRow>(sql`/* workflows.executions */
     select x.id, x.state, x.correlation_id, x.position, x.attempt, x.queued_at, x.started_at, x.run_at, x.deadline_at,
       x.lane, x.worker, x.is_retry, r.handler, r.version, parked.error
     from ${source}
-    join ${workflow_executions} as x on x.id = found.id
     join ${workflow_routes} as r on r.id = x.route
     left join lateral (
       select a.error
@@ -93,7 +92,7 @@ function inStates(log: Log, states: readonly ExecutionState[], handler: string |
   const limit = numeral(handler === null ? ofEach : ofHandler)
   const each = states.map(
     state => fragment`
-      (select x.id
+      (select x.*
         from ${workflow_executions} as x
         where x.route = route.id
           and ${conditions[state]}
@@ -103,15 +102,15 @@ function inStates(log: Log, states: readonly ExecutionState[], handler: string |
       select id
       from ${workflow_routes}
       where ${handler}::text is null or handler = ${handler}::text) as route
-    cross join lateral (${joinFragments(each, ' union all ')}) as found`
+    cross join lateral (${joinFragments(each, ' union all ')}) as x`
 }
 
 function ofWorkflow(log: Log, correlationId: string, states: readonly ExecutionState[]): Fragment {
   return fragment`(
-      select x.id
-      from ${workflowNames(log).workflow_executions} as x
-      where x.correlation_id = ${correlationId}::text
-        and x.state = any(${states}::text[])) as found`
+      select *
+      from ${workflowNames(log).workflow_executions} as each
+      where each.correlation_id = ${correlationId}::text
+        and each.state = any(${states}::text[])) as x`
 }
 
 interface ExecutionRow {

@@ -2,6 +2,10 @@
  * The inside of one workflow: the recorded calls of its open executions, what they wait for, its joins and its undos.
  * Each is read by an index of its workflow or its executions, at most 1000 rows.
  */
+import { handlerPrefix } from '../../consumers/dead-letters/owner.ts'
+import type { ErrorDescription } from '../../consumers/run/failure.ts'
+import { consumerNames } from '../../consumers/schema.ts'
+import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { JoinState } from '../joins/arrive.ts'
@@ -13,13 +17,20 @@ export interface RecordedStep {
   readonly handler: string
   readonly kind: string
   readonly name: string
+  /** `waiting`, `done`, `failed` in the present attempt, or `expired`: no event came in time. */
   readonly state: string
   /** The number of the call in its attempt. */
   readonly ordinal: number
+  /** How often the function of a step was called in the run that ended it; undefined for waits. */
+  readonly attempts: number | undefined
+  readonly startedAt: Date | undefined
+  /** When it ended; of one that waits, when it began. */
   readonly at: Date
   readonly dueAt: Date | undefined
-  /** Its result, or its failure, as it is stored. */
+  /** As it is stored; undefined if it failed or waits. */
   readonly result: unknown
+  /** The failure of one that failed. */
+  readonly error: ErrorDescription | undefined
   /** The place in the log of the event that a wait was given. */
   readonly eventPosition: number | undefined
 }
@@ -70,25 +81,42 @@ export interface UndoDescription {
 
 const maxRows = numeral(1_000)
 
-export async function readSteps(log: Log, correlationId: string): Promise<RecordedStep[]> {
+/** Of executions that are open, and of those whose dead letters are. */
+export async function readSteps(
+  log: Log,
+  correlationId: string,
+  executor: Executor = log.database,
+): Promise<RecordedStep[]> {
   const { workflow_executions, workflow_steps, workflow_routes } = workflowNames(log)
-  const rows = await log.database.run<{
+  const { dead_letters } = consumerNames(log)
+  const rows = await executor.run<{
     execution: string
     handler: string
     kind: string
     name: string
     state: string
     ordinal: number
+    calls: number | null
+    started_at: Date | null
     at: Date
     due_at: Date | null
     result: unknown
     position: number | null
   }>(sql`/* workflows.steps_of */
-    select s.execution, r.handler, s.kind, s.name, s.state, s.ordinal, s.at, s.due_at, s.result, s.position
-    from ${workflow_executions} as x
-    join ${workflow_steps} as s on s.execution = x.id
-    join ${workflow_routes} as r on r.id = x.route
-    where x.correlation_id = ${correlationId}::text
+    select s.execution, found.handler, s.kind, s.name, s.state, s.ordinal, s.calls, s.started_at, s.at, s.due_at,
+      s.result, s.position
+    from (
+      select x.id, r.handler
+      from ${workflow_executions} as x
+      join ${workflow_routes} as r on r.id = x.route
+      where x.correlation_id = ${correlationId}::text
+      union
+      select d.execution, substr(d.consumer, ${handlerPrefix.length + 1}::integer)
+      from ${dead_letters} as d
+      where d.correlation_id = ${correlationId}::text
+        and d.state in ('open', 'retrying')
+        and d.execution is not null) as found
+    join ${workflow_steps} as s on s.execution = found.id
     order by s.execution, s.track, s.ordinal
     limit ${maxRows}`)
   return rows.map(row => ({
@@ -98,11 +126,19 @@ export async function readSteps(log: Log, correlationId: string): Promise<Record
     name: row.name,
     state: row.state,
     ordinal: row.ordinal,
+    attempts: row.calls ?? undefined,
+    startedAt: row.started_at ?? undefined,
     at: row.at,
     dueAt: row.due_at ?? undefined,
-    result: row.result ?? undefined,
+    result: row.state === 'failed' ? undefined : (row.result ?? undefined),
+    error: row.state === 'failed' ? failureOf(row.result) : undefined,
     eventPosition: row.position ?? undefined,
   }))
+}
+
+function failureOf(stored: unknown): ErrorDescription {
+  const { name, message, code } = stored as ErrorDescription
+  return { name, message, ...(code === undefined ? {} : { code }) }
 }
 
 export async function readWaits(log: Log, correlationId: string): Promise<OpenWait[]> {

@@ -10,14 +10,17 @@
 
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { consumerNames } from '../../consumers/schema.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { mermaidLabel } from '../../telemetry/mermaid.ts'
 import { checkCount } from '../handler.ts'
+import type { BatchPlace } from '../publish.ts'
 import { workflowNames } from '../schema.ts'
 import type { ActivityKind } from './activity.ts'
 import type { ExecutionState } from './executions.ts'
+import { type RecordedStep, readSteps } from './open-work.ts'
 
 export interface WorkflowTree {
   readonly correlationId: string
@@ -37,6 +40,10 @@ export interface EventNode {
   /** Its place in the log. */
   readonly position: number
   readonly at: Date
+  /** Its place in a batch, the innermost if there are several; undefined if it is in none. */
+  readonly batch: BatchPlace | undefined
+  /** As it is stored; only if `data` was asked for. */
+  readonly data: unknown
   readonly handlers: readonly HandlerNode[]
   /** Events that name it as their cause and were not emitted by a handler that is known. */
   readonly events: readonly EventNode[]
@@ -55,6 +62,10 @@ export interface HandlerNode {
   readonly attempts: number
   readonly queuedMs: number | undefined
   readonly runningMs: number | undefined
+  /** Its recorded steps, as long as it is open or has an open dead letter. */
+  readonly steps: readonly RecordedStep[]
+  /** The events that it emitted, as its activity has them. */
+  readonly result: unknown
   /** Why its last attempt failed. */
   readonly error: ErrorDescription | undefined
   readonly events: readonly EventNode[]
@@ -65,22 +76,23 @@ export type EndState = 'completed' | 'skipped' | 'failed' | 'cancelled'
 export interface TreeOptions {
   /** The most events. Default 10 000, at most 100 000. */
   limit?: number | undefined
+  /** Whether events come with their data, which may be large. Default false. */
+  data?: boolean | undefined
 }
 
-export async function readTree(
-  log: Log,
-  correlationId: string,
-  { limit = 10_000 }: TreeOptions = {},
-): Promise<WorkflowTree> {
+export async function readTree(log: Log, correlationId: string, options: TreeOptions = {}): Promise<WorkflowTree> {
+  refuseUnknownOptions('tree', options, ['limit', 'data'])
+  const { limit = 10_000, data: withData = false } = options
   checkCount('A tree', 'limit', limit, 1, 100_000)
   return log.database.transaction(
     async tx => {
-      const read = await readEvents(log, tx, correlationId, limit + 1)
+      const read = await readEvents(log, tx, correlationId, limit + 1, withData)
       const events = read.slice(0, limit)
       const isWhole = read.length <= limit
       const upTo = isWhole ? null : events.at(-1)!.position
       const executions = await readExecutions(log, tx, correlationId, upTo)
-      const roots = buildTree(events, executions)
+      const steps = await readSteps(log, correlationId, tx)
+      const roots = buildTree(events, executions, steps)
       return { correlationId, roots, events: events.length, executions: executions.length, isWhole }
     },
     { isolation: 'repeatable read' },
@@ -94,11 +106,20 @@ interface EventRow {
   created_at: Date
   causation_id: string | null
   handler: string | null
+  batch: BatchPlace | null
+  data: unknown
 }
 
-function readEvents(log: Log, tx: Transaction, correlationId: string, limit: number): Promise<EventRow[]> {
+function readEvents(
+  log: Log,
+  tx: Transaction,
+  correlationId: string,
+  limit: number,
+  withData: boolean,
+): Promise<EventRow[]> {
   return tx.run<EventRow>(sql`/* workflows.tree_events */
-    select position, event_id, type, created_at, causation_id, headers->'workflow'->>'handler' as handler
+    select position, event_id, type, created_at, causation_id, headers->'workflow'->>'handler' as handler,
+      headers->'workflow'->'batches'->-1 as batch, case when ${withData}::boolean then data end as data
     from ${log.names.events}
     where correlation_id = ${correlationId}::text
     order by position
@@ -117,6 +138,7 @@ interface ExecutionRow {
   attempts: number | null
   queued_ms: number | null
   running_ms: number | null
+  result: unknown
   error: ErrorDescription | null
 }
 
@@ -134,7 +156,7 @@ function readExecutions(
   return tx.run<ExecutionRow>(sql`/* workflows.tree_executions */
     with lines as (
       select distinct on (a.execution)
-        a.execution, a.event_position, a.handler, a.version, a.kind, a.queued_ms, a.running_ms, a.error,
+        a.execution, a.event_position, a.handler, a.version, a.kind, a.queued_ms, a.running_ms, a.result, a.error,
         count(*) filter (where a.kind = 'started') over (partition by a.execution) as attempts
       from ${workflow_activity} as a
       where a.correlation_id = ${correlationId}::text
@@ -149,7 +171,7 @@ function readExecutions(
       coalesce(t.event_position, o.position) as event_position,
       coalesce(t.handler, o.handler) as handler,
       coalesce(o.version, t.version) as version,
-      t.kind, t.attempts, t.queued_ms, t.running_ms, t.error, o.state,
+      t.kind, t.attempts, t.queued_ms, t.running_ms, t.result, t.error, o.state,
       exists (
         select
         from ${dead_letters} as d
@@ -166,7 +188,13 @@ function readExecutions(
 type Growing<N extends TreeNode> = { -readonly [K in keyof N]: N[K] extends readonly (infer E)[] ? E[] : N[K] }
 
 /** Each event and each execution is looked at once. */
-function buildTree(events: readonly EventRow[], executions: readonly ExecutionRow[]): TreeNode[] {
+function buildTree(
+  events: readonly EventRow[],
+  executions: readonly ExecutionRow[],
+  steps: readonly RecordedStep[],
+): TreeNode[] {
+  const stepsOf = new Map<string, RecordedStep[]>()
+  for (const step of steps) stepsOf.set(step.executionId, [...(stepsOf.get(step.executionId) ?? []), step])
   const roots: TreeNode[] = []
   const byPosition = new Map<number, Growing<EventNode>>()
   const byId = new Map<string, Growing<EventNode>>()
@@ -177,7 +205,7 @@ function buildTree(events: readonly EventRow[], executions: readonly ExecutionRo
     byId.set(row.event_id, node)
   }
   for (const row of executions) {
-    const node = handlerNode(row)
+    const node = handlerNode(row, stepsOf.get(row.execution) ?? [])
     const event = byPosition.get(row.event_position)
     if (event === undefined) roots.push(node)
     else event.handlers.push(node)
@@ -192,11 +220,14 @@ function buildTree(events: readonly EventRow[], executions: readonly ExecutionRo
   return roots
 }
 
-function eventNode({ event_id: id, type, position, created_at: at }: EventRow): Growing<EventNode> {
-  return { kind: 'event', id, type, position, at, handlers: [], events: [] }
+function eventNode({ event_id: id, type, position, created_at: at, batch, data }: EventRow): Growing<EventNode> {
+  return {
+    ...{ kind: 'event', id, type, position, at, batch: batch ?? undefined, data: data ?? undefined },
+    ...{ handlers: [], events: [] },
+  }
 }
 
-function handlerNode(row: ExecutionRow): Growing<HandlerNode> {
+function handlerNode(row: ExecutionRow, steps: RecordedStep[]): Growing<HandlerNode> {
   return {
     kind: 'handler',
     executionId: row.execution,
@@ -207,6 +238,8 @@ function handlerNode(row: ExecutionRow): Growing<HandlerNode> {
     attempts: Number(row.attempts ?? 0),
     queuedMs: row.queued_ms ?? undefined,
     runningMs: row.running_ms ?? undefined,
+    steps,
+    result: row.result ?? undefined,
     error: row.error ?? undefined,
     events: [],
   }

@@ -14,7 +14,7 @@ import { onAbort, sleep, throwIfAborted } from '../../core/abort.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
-import { describe } from '../../core/options.ts'
+import { describe, refuseUnknownOptions } from '../../core/options.ts'
 import { defaultBackoff, delay } from '../../core/retry.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -25,6 +25,7 @@ import { checkCount, refusal } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
 import type { SettledWatch } from '../settled.ts'
 import { type Activity, type ActivityFilter, type ActivityKind, readActivity, settleActivity } from './activity.ts'
+import { type RecordedStep, readSteps } from './open-work.ts'
 
 export interface WatchOptions {
   /** 'start' for all lines, 'now' for new ones only, or the position of the last line seen. */
@@ -71,6 +72,7 @@ export function watchActivity(
   options: WatchWorkflowsOptions & WatchWorkflowOptions,
   defaultFrom: 'start' | 'now',
 ): AsyncIterable<Activity> {
+  refuseUnknownOptions(what, options, ['from', 'handler', 'kinds', 'signal', 'until', 'correlationId'])
   const { from = defaultFrom, correlationId, kinds, until, signal } = options
   const handler = options.handler === undefined ? undefined : nameOf(options.handler)
   if (from !== 'now' && from !== 'start') checkCount(what, 'from', from, 0, Number.MAX_SAFE_INTEGER)
@@ -193,7 +195,7 @@ async function* linesUpTo(
     const upTo = isFar ? place.cursor + windowSize : to
     const lines = await readActivity(log, filter, { after: place.cursor, to: upTo, limit: pageSize })
     throwIfAborted(left)
-    for (const line of lines) {
+    for (const line of await withSteps(log, filter, lines)) {
       place.last = line
       place.cursor = line.position
       yield line
@@ -201,6 +203,19 @@ async function* linesUpTo(
     }
     if (lines.length < pageSize) place.cursor = upTo
   }
+}
+
+/** Steps are read once a page, and only if an execution of it may still have some. */
+async function withSteps(
+  log: Log,
+  { correlationId }: ActivityFilter,
+  lines: readonly Activity[],
+): Promise<readonly Activity[]> {
+  const mayHave = ({ kind }: Activity): boolean => kind === 'suspended' || kind === 'failed' || kind === 'parked'
+  if (correlationId === undefined || !lines.some(mayHave)) return lines
+  const steps = await readSteps(log, correlationId)
+  const of = ({ executionId }: Activity): RecordedStep[] => steps.filter(step => step.executionId === executionId)
+  return lines.map(line => (mayHave(line) ? { ...line, steps: of(line) } : line))
 }
 
 interface End {

@@ -76,7 +76,7 @@ export async function openJoins(
       insert into ${workflowNames(log).workflow_joins}
         (id, batch_id, correlation_id, route, size, position, outer_batches, deadline_at, opened_at)
       select u.id, u.batch_id, u.correlation_id, u.route, u.size, u.position, u.outer_batches::jsonb,
-        ${log.names.clock}(u.position) + make_interval(secs => u.timeout_ms / 1000.0), ${log.names.clock}(u.position)
+        ${log.names.later}(${log.names.clock}(u.position), u.timeout_ms), ${log.names.clock}(u.position)
       from unnest(
         ${wanted.map(each => each.id)}::uuid[],
         ${wanted.map(each => each.batch.id)}::uuid[],

@@ -73,11 +73,25 @@ export interface JoinInfo {
   readonly isPartial: boolean
 }
 
+/** The context of a join: that of a handler, and the join. */
 export interface JoinContext<M extends EventMap = UntypedEvents, E extends keyof M & string = keyof M & string>
   extends HandlerContext<M, E> {
   readonly join: JoinInfo
 }
 
+/**
+ * Defines what happens once when all events of a batch are there, or when its time is over.
+ *
+ * @example
+ * ```ts
+ * const close = defineJoin('close', {
+ *   events,
+ *   on: 'OrderShipped',
+ *   joinTimeoutMs: 60_000,
+ *   run: shipped => console.log(`${shipped.length} parcels`),
+ * })
+ * ```
+ */
 export function defineJoin<
   M extends EventMap = UntypedEvents,
   T extends keyof M & string = keyof M & string,

@@ -2,6 +2,8 @@
  * Claiming schedules that are due: one statement, decided by the database's clock and the row alone. Only the holder of the
  * row's fence can end the run; the claim is free again when it has expired, or when its worker is dead.
  */
+
+import { drawFence } from '../../consumers/row.ts'
 import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
@@ -38,6 +40,7 @@ const graceMs = 10_000
 
 /** Runs asked for by hand come first. */
 export async function claimSchedules(log: Log, { owner, names, limit }: ScheduleClaim): Promise<ClaimedSchedule[]> {
+  const fence = await drawFence(log, log.database)
   const rows = await log.database.run<ClaimedRow>(sql`/* workflows.claim_schedules */
     with due as (
       select s.name, s.begun_at
@@ -57,13 +60,13 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
       limit ${limit}::integer
       for update of s skip locked)
     update ${workflowNames(log).workflow_schedules} as s
-    set fence = nextval(${consumerNames(log).consumers_fence.quoted}::regclass),
+    set fence = ${fence}::bigint,
       owner = ${owner}::text,
-      claimed_until = ${log.names.clock}(s.claimed_until)
-        + make_interval(secs => ((s.definition->>'timeoutMs')::float8 + ${graceMs}::float8) / 1000),
+      claimed_until = ${log.names.later}(${log.names.clock}(s.claimed_until),
+        (s.definition->>'timeoutMs')::float8 + ${graceMs}::float8),
       -- As precise as a Date, so that a due time is the same wherever it is compared.
-      next_at = date_trunc('milliseconds', s.next_at),
-      begun_at = case when cardinality(s.triggers) > 0 then s.begun_at else date_trunc('milliseconds', s.next_at) end
+      next_at = ${log.names.to_ms}(s.next_at),
+      begun_at = case when cardinality(s.triggers) > 0 then s.begun_at else ${log.names.to_ms}(s.next_at) end
     from due
     where s.name = due.name
     returning s.name, s.fence, s.definition, s.next_at, s.triggers[1] as trigger_at, ${log.names.clock}(s.name) as now,
@@ -116,7 +119,7 @@ export async function moveClaim(log: Log, claimed: ClaimedSchedule, dueAt: Date)
 export async function releaseClaim(log: Log, { name, fence }: ClaimedSchedule): Promise<void> {
   await log.database.run(sql`/* workflows.release_schedule */
     update ${workflowNames(log).workflow_schedules}
-    set claimed_until = ${log.names.clock}(claimed_until) + interval '500 milliseconds',
+    set claimed_until = ${log.names.later}(${log.names.clock}(claimed_until), 500),
       owner = null
     where name = ${name}::text
       and fence = ${fence}::bigint

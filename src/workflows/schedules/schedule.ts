@@ -32,6 +32,7 @@ export type ScheduleOptions<M extends EventMap = UntypedEvents> = ScheduleWhen &
   timeoutMs?: number | undefined
 }
 
+/** The context of a schedule: when it was due, and how to emit. */
 export interface ScheduleContext<M extends EventMap = UntypedEvents> {
   readonly name: string
   /** When this run was due; of one that an operator asked for, when that was. */
@@ -72,6 +73,19 @@ const options = [
   ...['cron', 'timeZone', 'everyMs', 'at', 'events', 'run', 'missed', 'correlationId', 'timeoutMs'],
 ] as const
 
+/**
+ * Defines a handler that runs at times: by a cron expression, an interval, or once.
+ *
+ * @example
+ * ```ts
+ * const nightly = defineSchedule('nightly', {
+ *   events,
+ *   cron: '0 3 * * *',
+ *   timeZone: 'Europe/Berlin',
+ *   run: ({ dueAt }) => console.log(dueAt.toISOString()),
+ * })
+ * ```
+ */
 export function defineSchedule<M extends EventMap = UntypedEvents>(
   name: string,
   definition: ScheduleOptions<M>,

@@ -258,16 +258,16 @@ async function resume(log: Log, tx: Executor, name: string): Promise<void> {
 /** Due now, or a moment later: each has a due time of its own. */
 async function trigger(log: Log, name: string): Promise<TriggeredRun> {
   const { workflow_schedules, workflow_schedule_runs } = workflowNames(log)
-  const { clock } = log.names
+  const { clock, later, to_ms } = log.names
   const [row] = await log.database.run<{ due_at: Date; definition: StoredSchedule }>(sql`/* workflows.trigger */
     update ${workflow_schedules} as s
     set triggers = s.triggers || greatest(
-      date_trunc('milliseconds', ${clock}(s.created_at)),
-      s.triggers[cardinality(s.triggers)] + interval '1 millisecond',
-      (select max(r.due_at) + interval '1 millisecond'
+      ${to_ms}(${clock}(s.created_at)),
+      ${later}(s.triggers[cardinality(s.triggers)], 1),
+      (select ${later}(max(r.due_at), 1)
         from ${workflow_schedule_runs} as r
         where r.schedule = s.name
-          and r.due_at >= date_trunc('milliseconds', ${clock}(s.created_at)) - interval '1 second'
+          and r.due_at >= ${later}(${to_ms}(${clock}(s.created_at)), -1000)
           and r.is_manual))
     where s.name = ${name}::text
       and cardinality(s.triggers) < ${maxTriggers}::integer

@@ -10,7 +10,9 @@
  *   both times. So `0 * * * *` comes every 60 minutes on every day, and `30 2,5 * * *` only at 05:30 on the day without 02:30.
  * A day of the month and a weekday together mean either of the two, as in cron.
  */
+
 import { Cron } from 'croner'
+import { nextTurn } from '../../core/host.ts'
 import { checkCount, refusal } from '../handler.ts'
 
 /** When it is due. As it is stored: `at` is an ISO text. */
@@ -161,7 +163,7 @@ async function oldestWithin(times: DueTimes, dueAt: Date, latest: Date): Promise
     }
     if (page.length === 0) return dueAt
     found += page.length
-    await new Promise(resolve => setImmediate(resolve))
+    await nextTurn()
   }
   return oldest
 }

@@ -11,7 +11,7 @@ import type { Handler } from '../handler.ts'
 import type { Claimed } from '../work/claim.ts'
 import { type Child, type StartOptions, startChild } from './children.ts'
 import type { HandlerRun } from './handler-run.ts'
-import { type StepOptions, step, transactionalStep } from './steps.ts'
+import { type StepCall, type StepOptions, step, transactionalStep, type UndoOptions } from './steps.ts'
 import { sleepFor, sleepUntil, type WaitOptions, waitForEvent } from './waits.ts'
 
 /**
@@ -34,12 +34,16 @@ export interface HandlerContext<M extends EventMap = UntypedEvents, E extends ke
   /** Runs `work` once: its result, plain JSON, is recorded and answers all later runs. A step that throws runs again in
    * the next attempt; a handler that catches the error gets the same one (by name, message and code) after a wait.
    */
-  step<T, Data = unknown>(name: string, run: () => Awaitable<T>, options?: StepOptions<Data>): Promise<AsJson<T>>
+  step<T, Data = unknown>(
+    name: string,
+    run: (call: StepCall) => Awaitable<T>,
+    options?: StepOptions<Data>,
+  ): Promise<AsJson<T>>
   /** A step that writes to the database: its writes and its result are committed together, and only if this run still counts. */
   tx<T, Data = unknown>(
     name: string,
     run: (tx: Transaction) => Awaitable<T>,
-    options?: StepOptions<Data>,
+    options?: UndoOptions<Data>,
   ): Promise<AsJson<T>>
   /** Waits at least this long; from a second on, without holding a worker. */
   sleep(ms: number): Promise<void>
@@ -70,45 +74,115 @@ export interface ContextParts {
   readonly cutoff: Cutoff
   /** The run with its memory, made when it is needed first. */
   open(): HandlerRun
-  opened(): HandlerRun | undefined
+  /** The same, if it was made. */
+  readonly opened: HandlerRun | undefined
 }
 
-export function handlerContext({ execution, handler, cutoff, open, opened }: ContextParts): HandlerContext {
-  const { now, uuid, random } = repeatable(
-    execution.id,
-    () => opened()?.replay.now ?? execution.queuedAt,
-    () => opened()?.replay.turn ?? 0,
-  )
-  const context = {
-    emit,
-    executionId: execution.id,
-    correlationId: execution.correlationId,
-    attempt: execution.attempt,
-    handler: handler.name,
-    version: handler.version,
-    join: execution.join?.info,
-    get signal() {
-      return cutoff.signal
-    },
-    now,
-    uuid,
-    random,
-    step: (name: string, run: () => Awaitable<unknown>, options?: StepOptions) =>
-      handled(step(open(), name, run, options)),
-    tx: (name: string, run: (tx: Transaction) => Awaitable<unknown>, options?: StepOptions) =>
-      handled(transactionalStep(open(), name, run, options)),
-    sleep: (first: string | number, ms?: number) =>
-      handled(
-        typeof first === 'string' ? sleepFor(open(), first, ms as number) : sleepFor(open(), 'sleep', first as number),
-      ),
-    sleepUntil: (first: string | Date, at?: Date) =>
-      handled(
-        typeof first === 'string' ? sleepUntil(open(), first, at as Date) : sleepUntil(open(), 'sleepUntil', first),
-      ),
-    waitForEvent: (type: string, options?: WaitOptions) => handled(waitForEvent(open(), type, options)),
-    start: (type: string, data: unknown, options?: StartOptions) => handled(startChild(open(), type, data, options)),
+/** Its functions are made when they are asked for: most handlers use one or two of them, if any. */
+export function handlerContext(parts: ContextParts): HandlerContext {
+  return new Context(parts) as unknown as HandlerContext
+}
+
+class Context {
+  readonly #parts: ContextParts
+  #repeatable: Repeatable | undefined
+
+  constructor(parts: ContextParts) {
+    this.#parts = parts
   }
-  return context as unknown as HandlerContext
+
+  get emit() {
+    return emit
+  }
+
+  get executionId() {
+    return this.#parts.execution.id
+  }
+
+  get correlationId() {
+    return this.#parts.execution.correlationId
+  }
+
+  get attempt() {
+    return this.#parts.execution.attempt
+  }
+
+  get handler() {
+    return this.#parts.handler.name
+  }
+
+  get version() {
+    return this.#parts.handler.version
+  }
+
+  get join() {
+    return this.#parts.execution.join?.info
+  }
+
+  get signal() {
+    return this.#parts.cutoff.signal
+  }
+
+  get now() {
+    return this.#repeats().now
+  }
+
+  get uuid() {
+    return this.#repeats().uuid
+  }
+
+  get random() {
+    return this.#repeats().random
+  }
+
+  get step() {
+    return (name: string, run: (call: StepCall) => Awaitable<unknown>, options?: StepOptions) =>
+      handled(step(this.#parts.open(), name, run, options))
+  }
+
+  get tx() {
+    return (name: string, run: (tx: Transaction) => Awaitable<unknown>, options?: UndoOptions) =>
+      handled(transactionalStep(this.#parts.open(), name, run, options))
+  }
+
+  get sleep() {
+    return (first: string | number, ms?: number) =>
+      handled(
+        typeof first === 'string'
+          ? sleepFor(this.#parts.open(), first, ms as number)
+          : sleepFor(this.#parts.open(), 'sleep', first),
+      )
+  }
+
+  get sleepUntil() {
+    return (first: string | Date, at?: Date) =>
+      handled(
+        typeof first === 'string'
+          ? sleepUntil(this.#parts.open(), first, at as Date)
+          : sleepUntil(this.#parts.open(), 'sleepUntil', first),
+      )
+  }
+
+  get waitForEvent() {
+    return (type: string, options?: WaitOptions) => handled(waitForEvent(this.#parts.open(), type, options))
+  }
+
+  get start() {
+    return (type: string, data: unknown, options?: StartOptions) =>
+      handled(startChild(this.#parts.open(), type, data, options))
+  }
+
+  #repeats(): Repeatable {
+    const { execution } = this.#parts
+    this.#repeatable ??= repeatable(
+      execution.id,
+      () => this.#parts.opened?.replay.now ?? execution.queuedAt,
+      () => this.#parts.opened?.replay.turn ?? 0,
+      // Not the time of the run: a process that dies before anything is stored leaves the next one another time.
+      () => execution.event?.createdAt ?? execution.queuedAt,
+    )
+    return this.#repeatable
+  }
 }
 
 /** A call that the handler does not await must not end the process when it is rejected. */
@@ -119,7 +193,10 @@ function handled<T>(promise: Promise<T>): Promise<T> {
 
 /** Values that are the same in every run of one execution. */
 export interface Repeatable {
-  /** The time at which the last step or wait ended, or the execution began: the same whenever the handler is run again. */
+  /**
+   * The time at which the last step or wait ended, or the execution began: the same whenever the handler is run again. A
+   * quick execution whose process died before anything of it was stored has not begun.
+   */
   now(): Date
   uuid(): string
   /** From 0 up to, but not including, 1. */
@@ -130,7 +207,12 @@ export interface Repeatable {
  * Drawn values are numbered anew after each end that is delivered to the handler (`turn`). So values that a step draws, and
  * does not draw when it answers from memory, do not change those after it.
  */
-export function repeatable(executionId: string, now: () => Date, turn: () => number = () => 0): Repeatable {
+export function repeatable(
+  executionId: string,
+  now: () => Date,
+  turn: () => number = () => 0,
+  idsAt: () => Date = now,
+): Repeatable {
   let drawnIn = 0
   let drawn = 0
   const next = (what: string): string => {
@@ -140,7 +222,7 @@ export function repeatable(executionId: string, now: () => Date, turn: () => num
   }
   return {
     now: () => new Date(now()),
-    uuid: () => derivedId(now(), next('uuid')),
+    uuid: () => derivedId(idsAt(), next('uuid')),
     random: () => createHash('sha256').update(next('random')).digest().readUIntBE(0, 6) / 2 ** 48,
   }
 }

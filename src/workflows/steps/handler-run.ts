@@ -6,10 +6,12 @@
  *       ├─► work ─► recorded, under the fence ─► delivered in its turn
  *       └─► wait ─► nothing running for a turn of the event loop ─► suspended
  */
+
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { type Deferred, deferred, onAbort } from '../../core/abort.ts'
 import type { Timer } from '../../core/clock.ts'
 import { isRillflowError, type RillflowError } from '../../core/errors.ts'
+import { inNextTurn } from '../../core/host.ts'
 import { checkName } from '../../core/name.ts'
 import type { Transaction } from '../../database/database.ts'
 import { ExecutionLost } from '../errors.ts'
@@ -113,7 +115,10 @@ export function openHandlerRun(parts: HandlerRunParts, recorded: readonly Record
       checkName('Step', name)
       const call = replay.ask(kind, name)
       if (call === undefined) return never<T>()
-      if (call.end === undefined) begin(call)
+      if (call.end === undefined) {
+        if (parts.isRehearsal) run.wait(call, {})
+        else beginStored(call, begin)
+      }
       return call.answer.promise as Promise<T>
     },
     work(call, doIt) {
@@ -164,6 +169,22 @@ export function openHandlerRun(parts: HandlerRunParts, recorded: readonly Record
   const release = onAbort(signal, end)
   return run
 
+  /** A call is recorded with the row of its execution, so the row comes first. [early-1] */
+  function beginStored(call: Call, begin: (call: Call) => void): void {
+    const { early, id } = execution
+    if (early === undefined || early.isClosed) {
+      begin(call)
+      return
+    }
+    working.add(call)
+    void early.isBegun(id).then(hasBegun => {
+      working.delete(call)
+      if (!hasBegun || state === 'closed') refuse()
+      else if (state === 'running') begin(call)
+      look()
+    })
+  }
+
   function end(): void {
     if (state === 'left') return
     stop('closed')
@@ -213,7 +234,7 @@ export function openHandlerRun(parts: HandlerRunParts, recorded: readonly Record
     if (isLooking || !isIdle()) return
     isLooking = true
     const { activity } = replay
-    setImmediate(() => {
+    inNextTurn(() => {
       isLooking = false
       if (isIdle() && replay.activity === activity) leave({ kind: 'suspended' })
       else look()

@@ -16,6 +16,7 @@
 import { type Deferred, deferred } from '../../core/abort.ts'
 import type { Clock, Timer } from '../../core/clock.ts'
 import type { RillflowError } from '../../core/errors.ts'
+import { inNextTurn } from '../../core/host.ts'
 import { NonDeterministic } from '../errors.ts'
 
 export type CallKind = 'step' | 'tx' | 'sleep' | 'wait' | 'start' | 'child'
@@ -66,6 +67,9 @@ export interface Call {
   turn: number | undefined
   end: End | undefined
   at: Date
+  /** Of a step of this run: when its function was called first, and how often it was called. */
+  startedAt?: Date | undefined
+  calls?: number | undefined
   /** As the database has it. */
   stored: (TrackPlace & { readonly state: Recorded['state'] }) | undefined
 }
@@ -211,7 +215,7 @@ export function openReplay(options: ReplayOptions): Replay {
   function schedule(): void {
     if (isScheduled || isClosed) return
     isScheduled = true
-    setImmediate(() => {
+    inNextTurn(() => {
       isScheduled = false
       if (isClosed) return
       const next = nextEnd()

@@ -31,7 +31,7 @@ export function revived({ name, message, code, retryable, retryAfterMs }: StepFa
 }
 
 /** Whether the error itself says that no retry can help. */
-function isFinal(error: unknown): boolean {
+export function isFinal(error: unknown): boolean {
   return isRillflowError(error) ? error.code === 'non_retryable' : propertyOf(error, 'retryable') === false
 }
 

@@ -16,35 +16,59 @@
  * What can fail: the execution was taken over (`ExecutionLost`, nothing is recorded), a result is not JSON or too large, an
  * event that ended a wait is no longer in the log. A step that throws has failed for this attempt only.
  */
+import { deferred, onAbort } from '../../core/abort.ts'
+import type { Clock } from '../../core/clock.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { encodeJson } from '../../core/json.ts'
-import { describe } from '../../core/options.ts'
+import { describe, refuseUnknownInside, refuseUnknownOptions } from '../../core/options.ts'
+import { type Backoff, backoffNames, retry } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { TransactionTimeout } from '../../database/errors.ts'
 import { lendTransaction } from '../../database/handle.ts'
 import { recordUndo, settleUndo, type UndoRequest } from '../cancel/undo.ts'
-import { InvalidStepResult } from '../errors.ts'
-import { refusal } from '../handler.ts'
+import { InvalidStepResult, StepTimeout } from '../errors.ts'
+import { checkCount, refusal } from '../handler.ts'
 import { idleLimit, wasIdleTooLong } from '../work/complete.ts'
 import type { HandlerRun } from './handler-run.ts'
 import type { Call, End } from './replay.ts'
+import { isFinal, retryAfter } from './step-failure.ts'
 
-export interface StepOptions<Data = unknown> {
+export interface UndoOptions<Data = unknown> {
   /** How to undo it, if the workflow is compensated: an undo and data for it. Recorded before the step runs. */
   undo?: UndoRequest<Data> | undefined
+}
+
+export interface StepOptions<Data = unknown> extends UndoOptions<Data> {
+  /** How long one call may take. One that hangs costs the step a retry, and not the attempt. Default: the time of the attempt. */
+  timeoutMs?: number | undefined
+  /** How often it is called again within this attempt. Default 0: a failure fails the attempt, which is retried as a whole. */
+  retries?: number | undefined
+  /** The waits between calls, during which the worker is held. Default 1 s, doubling to 30 s, half of it left to chance. */
+  backoff?: Partial<Backoff> | undefined
+  /** False for errors that no other call can fix. */
+  isRetryable?: ((error: unknown) => boolean) | undefined
+}
+
+/** One call of a step's function. */
+export interface StepCall {
+  /** Aborts when the time of this call is over, or the run is. */
+  readonly signal: AbortSignal
+  /** Its number in this run, from 1. */
+  readonly call: number
 }
 
 export async function step<T>(
   run: HandlerRun,
   name: string,
-  doIt: () => T | Promise<T>,
+  doIt: (call: StepCall) => T | Promise<T>,
   options: StepOptions = {},
 ): Promise<T> {
   checkFunction(doIt)
+  checkOptions(name, options)
   return run.call('step', name, call =>
     run.work(call, async () => {
       const alongside = await prepareUndo(run, call, options)
-      const end = doneWith(run, call, await doIt())
+      const end = doneWith(run, call, await called(run, call, doIt, options))
       await run.record(call, end, alongside && (tx => alongside(tx, end.result)))
       return end
     }),
@@ -56,7 +80,7 @@ export async function transactionalStep<T>(
   run: HandlerRun,
   name: string,
   doIt: (tx: Transaction) => T | Promise<T>,
-  options: StepOptions = {},
+  options: UndoOptions = {},
 ): Promise<T> {
   checkFunction(doIt)
   const { log, signal } = run
@@ -81,6 +105,69 @@ export async function transactionalStep<T>(
   )
 }
 
+/** Calls the function, and again as its options say. The calls and the time of the first are recorded with the end. */
+function called<T>(
+  { handler, log, signal }: HandlerRun,
+  call: Call,
+  doIt: (call: StepCall) => T | Promise<T>,
+  { timeoutMs, retries = 0, backoff, isRetryable = () => true }: StepOptions,
+): Promise<T> {
+  const { clock } = log
+  call.startedAt = clock.now()
+  const withinTime = (number: number): Promise<T> => {
+    call.calls = number
+    return timed({ handler: handler.name, step: call.name, timeoutMs, clock, signal }, own =>
+      doIt({ signal: own, call: number }),
+    )
+  }
+  return retry(withinTime, {
+    ...{ retries, clock, signal, backoff: { ...stepBackoff, ...backoff } },
+    // An error that says when to come back, or that nothing helps, decides about the attempt.
+    when: error => !isFinal(error) && retryAfter(error) === undefined && isRetryable(error),
+  })
+}
+
+const stepBackoff: Backoff = { baseMs: 1_000, factor: 2, maxMs: 30_000, jitter: 0.5 }
+
+interface TimedCall {
+  readonly handler: string
+  readonly step: string
+  readonly timeoutMs: number | undefined
+  readonly clock: Clock
+  readonly signal: AbortSignal
+}
+
+/** What a call does after its time counts no longer. */
+async function timed<T>(
+  { handler, step, timeoutMs, clock, signal }: TimedCall,
+  doIt: (signal: AbortSignal) => T | Promise<T>,
+): Promise<T> {
+  if (timeoutMs === undefined) return doIt(signal)
+  const own = new AbortController()
+  const release = onAbort(signal, () => own.abort(signal.reason))
+  const over = deferred<never>()
+  const timer = clock.setTimeout(() => {
+    const error = new StepTimeout({ handler, step, timeoutMs })
+    over.reject(error)
+    own.abort(error)
+  }, timeoutMs)
+  try {
+    return await Promise.race([doIt(own.signal), over.promise])
+  } finally {
+    timer.cancel()
+    release()
+  }
+}
+
+function checkOptions(name: string, options: StepOptions): void {
+  const what = `Step "${name}"`
+  refuseUnknownOptions(what, options, ['undo', 'timeoutMs', 'retries', 'backoff', 'isRetryable'])
+  refuseUnknownInside(what, 'backoff', options.backoff, backoffNames)
+  refuseUnknownInside(what, 'undo', options.undo, ['by', 'data'])
+  if (options.timeoutMs !== undefined) checkCount(what, 'timeoutMs', options.timeoutMs, 1)
+  if (options.retries !== undefined) checkCount(what, 'retries', options.retries, 0)
+}
+
 function checkFunction(doIt: unknown): void {
   if (typeof doIt !== 'function')
     throw refusal('A step', 'run', `needs a function as its second argument, not ${describe(doIt)}.`)
@@ -100,7 +187,7 @@ async function lent<T>(tx: Transaction, doIt: (tx: Transaction) => T | Promise<T
 async function prepareUndo(
   { log, execution }: HandlerRun,
   { kind, name }: Call,
-  { undo }: StepOptions,
+  { undo }: UndoOptions,
 ): Promise<((tx: Transaction, result: string | undefined) => Promise<unknown>) | undefined> {
   if (undo === undefined) return undefined
   const place = { executionId: execution.id, fence: execution.fence, kind, step: name }

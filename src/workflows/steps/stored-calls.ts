@@ -145,13 +145,16 @@ export async function storeCalls(
         ${rows.map(({ position }) => position ?? null)}::bigint[],
         ${rows.map(({ at }) => at.getTime())}::float8[],
         ${rows.map(({ dueInMs }) => dueInMs ?? null)}::float8[],
+        ${rows.map(({ call }) => call.startedAt?.getTime() ?? null)}::float8[],
+        ${rows.map(({ call }) => call.calls ?? null)}::integer[],
         ${rows.map(isWhole)}::boolean[])
-        as u(kind, name, ordinal, turn, state, result, position, at, due_in, is_whole)),
+        as u(kind, name, ordinal, turn, state, result, position, at, due_in, started, calls, is_whole)),
     whole as (
       insert into ${workflowNames(log).workflow_steps} as s
-        (execution, kind, name, track, ordinal, turn, state, result, position, at, due_at)
+        (execution, kind, name, track, ordinal, turn, state, result, position, at, due_at, started_at, calls)
       select g.execution, g.kind, g.name, ${track}::integer, g.ordinal, g.turn, g.state, g.result::jsonb, g.position,
-        to_timestamp(g.at / 1000), ${log.names.clock}(g.at) + make_interval(secs => g.due_in / 1000)
+        to_timestamp(g.at / 1000), ${log.names.later}(${log.names.clock}(g.at), g.due_in),
+        to_timestamp(g.started / 1000), g.calls
       from given as g
       where g.is_whole
       order by g.kind, g.name
@@ -162,7 +165,9 @@ export async function storeCalls(
         state = excluded.state,
         result = excluded.result,
         position = excluded.position,
-        at = excluded.at),
+        at = excluded.at,
+        started_at = excluded.started_at,
+        calls = excluded.calls),
     placed as (
       update ${workflowNames(log).workflow_steps} as s
       set track = ${track}::integer,

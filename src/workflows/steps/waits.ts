@@ -15,7 +15,7 @@
 import { consumerNames } from '../../consumers/schema.ts'
 import { encodeJson } from '../../core/json.ts'
 import { checkName } from '../../core/name.ts'
-import { describe } from '../../core/options.ts'
+import { describe, refuseUnknownOptions } from '../../core/options.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
@@ -46,8 +46,10 @@ export interface WaitOptions {
 export async function waitForEvent(
   run: HandlerRun,
   type: string,
-  { match, timeoutMs, since = 'workflow' }: WaitOptions = {},
+  options: WaitOptions = {},
 ): Promise<RecordedEvent | undefined> {
+  refuseUnknownOptions('waitForEvent', options, ['match', 'timeoutMs', 'since'])
+  const { match, timeoutMs, since = 'workflow' } = options
   checkName('Event type', type)
   if (timeoutMs !== undefined) checkMs('timeoutMs', timeoutMs)
   if (since !== 'workflow' && since !== 'event')

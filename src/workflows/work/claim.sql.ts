@@ -10,12 +10,13 @@
  * and flushed.
  */
 import { type Fragment, fragment } from '../../database/sql.ts'
-import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+import { inIndexOrder, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+import { activityPositions } from '../insight/activity.sql.ts'
 
 /**
- * Begins executions that the caller holds, as the CTE `begun`, and records it. The caller has announced, and has the
- * variable `moment` and the arguments `p_owner` and `p_grace_ms`: how much longer than its timeout an attempt may last
- * before it counts as lost.
+ * Begins executions that the caller holds, as the CTE `begun`, and records it. The caller draws before, at least one position for
+ * each, and has the variable `moment` and the arguments `p_owner` and `p_grace_ms`: how much longer than its timeout an
+ * attempt may last before it counts as lost.
  */
 export function beginExecutions({ set, where }: { set: Fragment; where: Fragment }): Fragment {
   return fragment`
@@ -34,7 +35,7 @@ export function beginExecutions({ set, where }: { set: Fragment; where: Fragment
     recorded as (
       insert into ~workflow_activity (
         position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-      select nextval('~workflow_activity_position'), moment, b.position, b.id, b.version, b.attempt,
+      select ${activityPositions.each(fragment`row_number() over ()`)}, moment, b.position, b.id, b.version, b.attempt,
         ~workflow_queued_ms(
           p_at => moment,
           p_rank => b.rank,
@@ -47,7 +48,7 @@ export function beginExecutions({ set, where }: { set: Fragment; where: Fragment
  * attempt may last before it counts as lost. Each comes with its event, and with the edited event of a dead letter, read
  * in here: the statement around a call has an older snapshot, which may lack an event published meanwhile. [claim-1]
  */
-export const claim: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly })`
+export const claim: SqlFunction = plpgsql({ revision: 6, settings: inIndexOrder })`
   create function ~workflow_claim(
     p_owner text,
     p_fence bigint,
@@ -67,6 +68,7 @@ export const claim: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly }
     taken integer;
     claimed uuid[];
     held uuid[];
+    drawn bigint[];
   begin
     -- A worker without a row, or without routes, counts as dead and gets nothing: no other worker would ever take it
     -- over from it.
@@ -149,7 +151,7 @@ export const claim: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly }
 
     moment := ~clock(p_owner);
     perform set_config('synchronous_commit', 'off', true);
-    perform ~workflow_announce();
+    ${activityPositions.before(fragment`cardinality(claimed)`)}
     ${beginExecutions({
       set: fragment`fence = p_fence, worker = p_owner`,
       where: fragment`x.id = any(claimed)`,
@@ -178,7 +180,8 @@ export const claim: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly }
         select x.id
         from ~workflow_executions as x
         where x.id in (select follows.id from follows where follows.fits)
-          and x.state = 'blocked'
+          -- By the ids alone: a plan from before there was a backlog would read all that is blocked.
+          and x.state || '' = 'blocked'
         for update skip locked)
       select array_agg(u.id) into held
         from (

@@ -2,9 +2,12 @@
  * Claiming: a worker takes several executions in one call, each with its event, under a fence that every write of their
  * attempts has to match.
  */
+
 import { consumerNames } from '../../consumers/schema.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { openLoop } from '../../core/loop.ts'
 import type { Backoff } from '../../core/retry.ts'
+import type { Executor } from '../../database/database.ts'
 import { type Fragment, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
@@ -14,6 +17,7 @@ import type { Capacity } from '../dispatch/plain.ts'
 import type { Handler } from '../handler.ts'
 import type { JoinedBatch } from '../joins/join.ts'
 import { workflowNames } from '../schema.ts'
+import type { EarlyPage } from './early.ts'
 import type { Work } from './work.ts'
 
 /** One execution that a worker has claimed, until it is completed or lost. */
@@ -44,7 +48,7 @@ export interface Claimed {
    * dispatched.
    */
   readonly beyondRankMs: number | undefined
-  /** By `performance.now()`. */
+  /** By `elapsedMs()`. */
   readonly claimedAt: number
   /**
    * How long after the claim the execution expires; undefined if it never does. Of one that began when it was dispatched
@@ -57,6 +61,8 @@ export interface Claimed {
   readonly fault?: unknown
   /** The batch that it joins; loaded when the attempt begins. */
   readonly join?: JoinedBatch | undefined
+  /** Set for one that has no row yet. */
+  early?: EarlyPage
 }
 
 export interface ClaimRequest {
@@ -72,7 +78,7 @@ export interface ClaimRequest {
 }
 
 /** The columns of an execution after those of its event. */
-type ExecutionColumns = [
+export type ExecutionColumns = [
   id: string,
   position: number,
   route: number,
@@ -99,10 +105,10 @@ export const editedEventColumns: Fragment = eventColumnsOf('e', {
   data: `coalesce(edited->'data', e.data)`,
 })
 
-export async function claim(log: Log, request: ClaimRequest): Promise<Claimed[]> {
+export async function claim(log: Log, request: ClaimRequest, executor: Executor = log.database): Promise<Claimed[]> {
   const { owner, fence, routes, limit, ahead, graceMs } = request
   const { clock } = log.names
-  const rows = await log.database.runArrays(sql`/* workflows.claim */
+  const rows = await executor.runArrays(sql`/* workflows.claim */
     select
       ${editedEventColumns},
       (c.execution).id, (c.execution).position, (c.execution).route, (c.execution).fence, (c.execution).attempt,
@@ -122,11 +128,11 @@ export async function claim(log: Log, request: ClaimRequest): Promise<Claimed[]>
       select (c.event).*) as e
     order by (c.execution).rank, (c.execution).position`)
   const events = await decodeEvents(log, rows)
-  const claimedAt = performance.now()
+  const claimedAt = elapsedMs()
   return rows.map((row, at) => claimedOf(row.slice(eventColumnCount) as ExecutionColumns, events[at]!, claimedAt))
 }
 
-function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEvent, claimedAt: number): Claimed {
+export function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEvent, claimedAt: number): Claimed {
   const [id, position, route, fence, attempt, crashes, ranMs, correlationId, lane, state, ...rest] = columns
   const [joinId, undoId, isRetry, isRejected, queuedAt, leftMs, beyondRankMs] = rest
   const isHeld = state === 'held'
@@ -163,7 +169,7 @@ export function begunAtDispatch(
   { event, fence, queuedAt }: { event: RecordedEvent; fence: number; queuedAt: Date },
 ): Claimed {
   return {
-    ...{ id, position, route, correlationId, event, fence, queuedAt, claimedAt: performance.now() },
+    ...{ id, position, route, correlationId, event, fence, queuedAt, claimedAt: elapsedMs() },
     ...{ attempt: 1, crashes: 0, ranMs: 0, isHeld: false, isRetry: false, isRejected: false },
     ...{ lane: undefined, joinId: undefined, undoId: undefined, leftMs: undefined, beyondRankMs: undefined },
   }
@@ -190,8 +196,8 @@ export function drawFences(log: Log): () => Promise<number> {
   return async () => {
     if (drawn.length === 0) {
       const rows = await log.database.runArrays(sql`/* workflows.fences */
-        select nextval(${consumerNames(log).consumers_fence.quoted}::text::regclass)
-        from generate_series(1, ${fencesAtOnce}::integer)`)
+        select *
+        from unnest(${consumerNames(log).consumers_draw}(p_count => ${fencesAtOnce}::integer))`)
       drawn = rows.map(([fence]) => fence as number)
     }
     return drawn.pop()!
@@ -206,6 +212,7 @@ export interface Claims {
   onRoom(): void
   /** Room for the dispatcher of this process, under a fence of its own; undefined if there is none. */
   nextCapacity(): Promise<Capacity | undefined>
+  forgetEnds(): void
   stop(): Promise<void>
 }
 
@@ -213,7 +220,7 @@ export interface ClaimsOptions {
   readonly owner: string
   readonly handlers: ReadonlyMap<number, Handler>
   readonly graceMs: number
-  readonly work: Pick<Work, 'room' | 'wantsMore' | 'add' | 'expect'>
+  readonly work: Pick<Work, 'room' | 'wantsMore' | 'add' | 'expect' | 'runEarly' | 'closeEarly' | 'forgetEnds'>
   readonly backoff: Backoff
   readonly onFailure: (error: unknown) => void
 }
@@ -249,8 +256,12 @@ export function openClaims(log: Log, options: ClaimsOptions): Claims {
           work.add(executions)
           answered()
         },
+        // Older executions that are ready come first.
+        runEarly: executions => (isReadyLikely ? undefined : work.runEarly(executions)),
+        closeEarly: work.closeEarly,
       }
     },
+    forgetEnds: work.forgetEnds,
     stop: loop.stop,
   }
 

@@ -2,7 +2,8 @@
  * The end of attempts, many in one call: each is accepted only if its fence is still the one it was claimed under.
  */
 import { fragment } from '../../database/sql.ts'
-import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+import { byIndexOnly, inIndexOrder, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+import { activityPositions } from '../insight/activity.sql.ts'
 import { beginExecutions } from './claim.sql.ts'
 
 /**
@@ -50,7 +51,7 @@ export const hold: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })
  * - p_next: executions held behind one of these in its lane, which start with this call; `begun` has those that did: one
  *   may have been cancelled meanwhile, or its lane parked. [claim-5]
  */
-export const complete: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const complete: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly })`
   create function ~workflow_complete(
     p_owner text,
     p_correlations text[],
@@ -75,6 +76,7 @@ export const complete: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnl
     ended integer;
     settled integer;
     failures integer;
+    drawn bigint[];
   begin
     accepted := ~workflow_hold(
       p_correlations => p_correlations,
@@ -90,11 +92,11 @@ export const complete: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnl
     end if;
 
     moment := ~clock(p_owner);
-    perform ~workflow_announce();
+    ${activityPositions.before(fragment`cardinality(accepted)`)}
     insert into ~workflow_activity (
       position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
       correlation_id, worker, result, error)
-    select nextval('~workflow_activity_position'), moment, x.position, x.id, r.version, x.attempt,
+    select ${activityPositions.each(fragment`row_number() over (order by u.n)`)}, moment, x.position, x.id, r.version, x.attempt,
       ~workflow_queued_ms(
         p_at => x.started_at,
         p_rank => x.rank,
@@ -206,7 +208,7 @@ export const complete: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnl
  * Lets the next executions of these lanes begin, whose rows the caller holds. In a parked lane: retried dead letters.
  * Begun: those of p_next that could be, and no others. [claim-6]
  */
-export const advance: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
+export const advance: SqlFunction = plpgsql({ revision: 5, settings: inIndexOrder })`
   create function ~workflow_advance(
     p_owner text,
     p_lanes text[],
@@ -216,9 +218,10 @@ export const advance: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly
   declare
     moment constant timestamptz := ~clock(p_owner);
     taken text[];
+    drawn bigint[];
   begin
     if p_next is not null then
-      perform ~workflow_announce();
+      ${activityPositions.before(fragment`cardinality(p_next)`)}
       ${beginExecutions({
         set: fragment`worker = p_owner`,
         where: fragment`
@@ -249,7 +252,11 @@ export const advance: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly
           from ~workflow_executions as h
           where h.lane = x.lane
             and h.state = 'running'
-            and h.fence = x.fence);
+            and h.fence = x.fence
+          -- Not joined, which could read what runs in all lanes.
+          offset 0);
+    -- By lane and id alone: with a plain comparison of the state, a plan made before there was a backlog would read all
+    -- that is blocked.
     with free as (
       select l.lane, l.parked, l.width - l.active as places
       from ~workflow_lanes as l
@@ -262,7 +269,7 @@ export const advance: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly
         select x.id, x.route, x.queued_at, x.is_retry
         from ~workflow_executions as x
         where x.lane = free.lane
-          and x.state = 'blocked'
+          and x.state || '' = 'blocked'
           and (x.is_retry or not free.parked)
         order by x.position
         limit free.places) as b
@@ -278,7 +285,7 @@ export const advance: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly
         rank = ~workflow_rank(p_at => moment, p_priority => next.priority)
       from next
       where x.id = next.id
-        and x.state = 'blocked'
+        and x.state || '' = 'blocked'
       returning x.lane)
     update ~workflow_lanes as l
       set active = l.active + c.n

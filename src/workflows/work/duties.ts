@@ -14,9 +14,11 @@
  * What can fail: a duty. A lock that could not be taken in time is not a failure; any other error ends this look, and the
  * loop looks again after a backoff.
  */
+
 import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { openLoop } from '../../core/loop.ts'
 import type { Backoff } from '../../core/retry.ts'
 import { type Fragment, fragment, joinFragments, sql } from '../../database/sql.ts'
@@ -67,7 +69,7 @@ export interface DueDuty {
   readonly duty: Duty
   readonly inMs: number
   readonly items: readonly string[]
-  /** By `performance.now()`, before the statement was sent. */
+  /** By `elapsedMs()`, before the statement was sent. */
   readonly lookedAt: number
 }
 
@@ -277,7 +279,7 @@ export const duties: readonly Duty[] = [
 /** When each duty is due, in one statement. A duty that is never due is omitted. */
 export async function readDue(worker: DutyWorker, list: readonly Duty[] = duties): Promise<readonly DueDuty[]> {
   const { log } = worker
-  const lookedAt = performance.now()
+  const lookedAt = elapsedMs()
   const now = fragment`(select moment.at from moment)`
   const columns = list.flatMap(duty => [
     fragment`(${duty.dueInMs(worker, now)})::float8`,

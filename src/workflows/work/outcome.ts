@@ -2,9 +2,11 @@
  * The outcome of an attempt, before it is stored: completed, tried again later, suspended, released, parked, or failed for
  * good. And how a failure becomes one of these, as the policy of its handler says.
  */
+
 import { describeError, type ErrorDescription, isInterruption, propertyOf } from '../../consumers/run/failure.ts'
 import { abortable, deadline } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import type { Log } from '../../events/log.ts'
@@ -41,7 +43,7 @@ export interface Outcome {
   readonly parksLane?: boolean | undefined
   /** Whether compensation begins with it: all of its workflow is locked first. */
   readonly compensates?: boolean | undefined
-  /** When the execution expires, by `performance.now()`; undefined if it never does. */
+  /** When the execution expires, by `elapsedMs()`; undefined if it never does. */
   readonly expiresAt?: number | undefined
   /** Whether the execution has stored steps. */
   readonly hasSteps: boolean
@@ -62,7 +64,7 @@ function isInBatch({ event, joinId }: Claimed): boolean {
   return joinId !== undefined || (event !== undefined && envelopeOf(event).batches.length > 0)
 }
 
-/** When the execution expires, by `performance.now()`. The claim says it by the database's clock. */
+/** When the execution expires, by `elapsedMs()`. The claim says it by the database's clock. */
 export function expiryOf({ claimedAt, leftMs, beyondRankMs }: Claimed, { deadlineMs }: Handler): number | undefined {
   const ms = beyondRankMs === undefined ? deadlineMs : leftMs
   return ms === undefined ? undefined : claimedAt + ms
@@ -70,7 +72,7 @@ export function expiryOf({ claimedAt, leftMs, beyondRankMs }: Claimed, { deadlin
 
 /** A wait that would outlast the execution ends when the execution expires, so that it fails then. */
 export function withinExpiry(delayMs: number, expiresAt: number | undefined): number {
-  return expiresAt === undefined ? delayMs : Math.min(delayMs, Math.max(0, expiresAt - performance.now()))
+  return expiresAt === undefined ? delayMs : Math.min(delayMs, Math.max(0, expiresAt - elapsedMs()))
 }
 
 export interface Failure {

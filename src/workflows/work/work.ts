@@ -19,13 +19,16 @@
 
 import type { ConcurrencyShare } from '../../consumers/runners/concurrency.ts'
 import { abortable, Cutoff, type Deferred, deferred, once, settledWithin } from '../../core/abort.ts'
+import { type Awaitable, isPromise } from '../../core/core.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs, inNextTurn } from '../../core/host.ts'
 import type { StoppingAttempt } from '../cancel/compensate.ts'
 import { ExecutionLost } from '../errors.ts'
 import type { Handler } from '../handler.ts'
 import { type AttemptParts, runAttempt } from './attempt.ts'
 import { type Claimed, groupByLane } from './claim.ts'
 import type { Completed, Completer } from './complete.ts'
+import { EarlyPage } from './early.ts'
 import { type Outcome, refusedOutcome } from './outcome.ts'
 
 export interface Work {
@@ -39,6 +42,12 @@ export interface Work {
   expect(fence: number): () => void
   /** Begins the executions that can begin, when others have made room. */
   fill(): void
+  /** Runs executions that have no rows yet; undefined if it has no room for them, or they would take too long. */
+  runEarly(executions: readonly Claimed[]): EarlyPage | undefined
+  /** The page is stored, and these executions have begun with it; undefined if it is not stored. */
+  closeEarly(page: EarlyPage, begun: readonly string[] | undefined): void
+  /** Forgets the ends of early executions that could not be stored: others have run them by now. */
+  forgetEnds(): void
   /**
    * Compares the stored executions of this worker with those it has. `stored` has the fence of each execution, read
    * after `lookedAt`. Attempts of other executions are cut off; returned are those that this worker does not know.
@@ -74,6 +83,12 @@ export interface WorkOptions {
 const maxAhead = 500
 /** Handlers that take less on average are quick. */
 const quickMs = 20
+/** Handlers that take less on average run before anything of them is stored: the others of their page wait for them. */
+const earlyMs = 5
+/** Handlers that return at once are run one after the other for so long, before timers and sockets get a turn. */
+const maxTurnMs = 10
+/** The most ends of early executions that are kept to be stored later. */
+const maxKept = 1_000
 
 /** Executions of one lane, or one alone, that run here. */
 interface Group {
@@ -96,6 +111,10 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   const expected = new Set<number>()
   const code = countRunningCode(options.onCodeEnded)
   const interruptions = countInterruptions()
+  /** Of each route, how long its handler takes on average. */
+  const paces = new Map<number, number>()
+  /** Ends of early executions that could not be stored: the work has been done. */
+  const kept = new Map<string, Outcome>()
   let averageMs = quickMs
   let idle: Deferred<void> | undefined
 
@@ -112,13 +131,17 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
       return () => expected.delete(fence)
     },
     fill,
+    runEarly,
+    closeEarly,
+    forgetEnds: () => kept.clear(),
     compare,
     ended: code.ended,
     async whenStored() {
       while (unstored.size > 0) await Promise.all(unstored)
     },
     async stop(cutOff) {
-      const unstarted = ready.map(([head]) => head!)
+      // Those without rows are stored by the dispatcher, and released with all that is left.
+      const unstarted = ready.map(([head]) => head!).filter(({ early }) => early?.isClosed ?? true)
       ready = []
       await release(unstarted)
       await abortable(whenIdle(), cutOff).catch(() => {})
@@ -141,37 +164,60 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   }
 
   function fill(): void {
+    const from = elapsedMs()
+    let hasEnded = false
     while (running.size < places() && ready.length > 0 && !stopping.aborted) {
-      const executions = ready.shift()!
-      const group: Group = { executions, cutoff: new Cutoff() }
-      const id = executions[0]!.id
-      running.set(id, group)
-      share?.acquire()
-      const free = once(async () => {
-        share?.release()
-        if (running.get(id) !== group) return
-        running.delete(id)
-        if (running.size === 0) idle?.resolve()
-        fill()
-        if (ready.length <= ahead() / 2) options.onRoom()
-      })
-      const stored = runGroup(group, free)
-        .finally(free)
-        .finally(() => unstored.delete(stored))
-      unstored.add(stored)
+      hasEnded = begin(ready.shift()!) || hasEnded
+      if (elapsedMs() - from < maxTurnMs) continue
+      inNextTurn(fill)
+      break
     }
+    if (hasEnded && ready.length <= ahead() / 2) options.onRoom()
+  }
+
+  /** Returns whether its code has ended in the same turn, so that it takes no place. */
+  function begin(executions: readonly Claimed[]): boolean {
+    const group: Group = { executions, cutoff: new Cutoff() }
+    const [first] = executions as [Claimed]
+    const { id } = first
+    const handler = handlers.get(first.route)!
+    storing.delete(id)
+    const outcome = run(first, handler, group.cutoff)
+    if (!isPromise(outcome) && executions.length === 1 && first.early?.end(outcome) === true) return true
+    running.set(id, group)
+    share?.acquire()
+    const free = once(async () => {
+      share?.release()
+      if (running.get(id) !== group) return
+      running.delete(id)
+      if (running.size === 0) idle?.resolve()
+      fill()
+      if (ready.length <= ahead() / 2) options.onRoom()
+    })
+    const stored = runGroup(group, outcome, free)
+      .finally(free)
+      .finally(() => unstored.delete(stored))
+    unstored.add(stored)
+    return false
   }
 
   /** One after the other: the next execution begins when the outcome of the one before it is stored. */
-  async function runGroup({ executions, cutoff }: Group, free: () => void): Promise<void> {
+  async function runGroup({ executions, cutoff }: Group, first: Awaitable<Outcome>, free: () => void): Promise<void> {
     for (const [at, execution] of executions.entries()) {
       if (isLost(cutoff)) return
       storing.delete(execution.id)
       const handler = handlers.get(execution.route)!
-      const outcome = await run(execution, handler, cutoff)
+      const outcome = await (at === 0 ? first : run(execution, handler, cutoff))
       if (isLost(cutoff)) return
+      const { early } = execution
+      if (early !== undefined) {
+        if (early.end(outcome)) return
+        // Its code has ended: its row is stored soon, and its place is free.
+        free()
+        if (!(await early.isBegun(execution.id))) return
+      }
       const next = continues(outcome) ? executions[at + 1]?.id : undefined
-      storing.set(execution.id, performance.now())
+      storing.set(execution.id, elapsedMs())
       // Its code has ended: another execution may begin while its outcome is stored.
       if (executions.length === 1 && completer.size < maxAhead) free()
       const completed = await store(outcome, handler, next).catch((error: unknown) => {
@@ -183,13 +229,59 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
     }
   }
 
-  async function run(execution: Claimed, handler: Handler, cutoff: Cutoff): Promise<Outcome> {
-    const startedAt = performance.now()
-    const about = { cutoff, leaseMs, interruptions: interruptions.of(execution.id) }
-    const outcome = await code.run(execution.id, leave => runAttempt(parts, execution, handler, { ...about, leave }))
+  function run(execution: Claimed, handler: Handler, cutoff: Cutoff): Awaitable<Outcome> {
+    const known = takeKept(execution)
+    if (known !== undefined) return { ...known, execution }
+    const { id } = execution
+    const startedAt = elapsedMs()
+    const about = { cutoff, leaseMs, interruptions: interruptions.of(id), leave: code.leave(id) }
+    const outcome = runAttempt(parts, execution, handler, about)
+    if (!isPromise(outcome)) return ended(execution, outcome, startedAt)
+    return code.during(id, outcome).then(own => ended(execution, own, startedAt))
+  }
+
+  function ended(execution: Claimed, outcome: Outcome, startedAt: number): Outcome {
     interruptions.note(execution.id, outcome)
-    averageMs += (performance.now() - startedAt - averageMs) / 20
+    const tookMs = elapsedMs() - startedAt
+    averageMs += (tookMs - averageMs) / 20
+    const pace = paces.get(execution.route) ?? tookMs
+    paces.set(execution.route, pace + (tookMs - pace) / 20)
     return outcome
+  }
+
+  function runEarly(executions: readonly Claimed[]): EarlyPage | undefined {
+    if (stopping.aborted || ready.length > 0 || running.size >= places()) return undefined
+    if (executions.some(({ route }) => (paces.get(route) ?? 0) > earlyMs)) return undefined
+    const page = new EarlyPage(executions)
+    for (const execution of executions) {
+      execution.early = page
+      ready.push([execution])
+    }
+    fill()
+    return page
+  }
+
+  function closeEarly(page: EarlyPage, begun: readonly string[] | undefined): void {
+    const ends = page.seal()
+    page.close(begun)
+    const hasBegun = new Set(begun)
+    const isOver = ({ id, early }: Claimed): boolean => early === page && !hasBegun.has(id)
+    ready = ready.filter(([head]) => !isOver(head!))
+    for (const execution of page.executions) {
+      const group = running.get(execution.id)
+      if (group?.executions[0] === execution && isOver(execution)) lose(execution.id, group)
+    }
+    if (begun !== undefined) return
+    for (const outcome of ends.values()) kept.set(outcome.execution.id, outcome)
+    while (kept.size > maxKept) kept.delete(kept.keys().next().value!)
+  }
+
+  /** The end of the first attempt of this execution, if it came before it had a row. [early-4] */
+  function takeKept({ id, route, attempt, isRetry }: Claimed): Outcome | undefined {
+    if (kept.size === 0) return undefined
+    const found = kept.get(id)
+    kept.delete(id)
+    return found?.execution.route === route && attempt === 1 && !isRetry ? found : undefined
   }
 
   /** Whether the next execution of the lane may begin on this worker. */
@@ -213,7 +305,10 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   // [claim-9]
   function compare(stored: ReadonlyMap<string, number>, lookedAt: number): Map<string, number> {
     // An execution that was added after the look may not be in it.
-    const isOurs = ({ id, fence, claimedAt }: Claimed): boolean => stored.get(id) === fence || claimedAt >= lookedAt
+    const isOurs = ({ id, fence, claimedAt, early }: Claimed): boolean =>
+      stored.get(id) === fence ||
+      claimedAt >= lookedAt ||
+      (early !== undefined && (early.storedAt ?? lookedAt) >= lookedAt)
     for (const [id, group] of running) if (!group.executions.some(isOurs)) lose(id, group)
     // An attempt has its timeout and a lease from its claim on: begun much later, it would be taken for lost.
     const isStale = ([head]: readonly Claimed[]): boolean => lookedAt - head!.claimedAt > leaseMs / 2
@@ -253,8 +348,10 @@ function isLost({ reason }: Cutoff): boolean {
 }
 
 interface RunningCode {
-  /** Runs an attempt; it calls `leave` with code that still runs when the attempt is no longer waited for. */
-  run<T>(execution: string, attempt: (leave: (code: Promise<unknown>) => void) => Promise<T>): Promise<T>
+  /** Counts an attempt until it is over. */
+  during<T>(execution: string, attempt: Promise<T>): Promise<T>
+  /** For code that still runs when its attempt is no longer waited for. */
+  leave(execution: string): (code: Promise<unknown>) => void
   ended(attempts: readonly StoppingAttempt[]): StoppingAttempt[]
 }
 
@@ -277,17 +374,18 @@ function countRunningCode(onEnded: () => void): RunningCode {
   }
 
   return {
-    async run(id, attempt) {
+    async during(id, attempt) {
       begin(id)
       try {
-        return await attempt(code => {
-          begin(id)
-          const ended = (): void => end(id)
-          code.then(ended, ended)
-        })
+        return await attempt
       } finally {
         end(id)
       }
+    },
+    leave: id => running => {
+      begin(id)
+      const ended = (): void => end(id)
+      running.then(ended, ended)
     },
     ended: attempts =>
       attempts.filter(({ id }) => {
