@@ -1,6 +1,6 @@
 import { openAggregates } from './aggregates/aggregates.ts'
 import { openAudit } from './audit/audit.ts'
-import { audited, type Verbs } from './audit/audited.ts'
+import { audited, recordedAfter, type Verbs } from './audit/audited.ts'
 import { openAdministration } from './consumers/administration.ts'
 import { openConsumers } from './consumers/consumers.ts'
 import { openDeadLetters } from './consumers/dead-letters/dead-letters.ts'
@@ -10,6 +10,7 @@ import { once, settledWithin } from './core/abort.ts'
 import { systemClock } from './core/clock.ts'
 import { nameOf } from './core/definition.ts'
 import { StoreClosed } from './core/errors.ts'
+import { elapsedMs } from './core/host.ts'
 import { uuidv7Ids } from './core/id.ts'
 import { newId } from './core/name.ts'
 import { optionNames, refuseUnknownOptions, refusingUnknownOptions } from './core/options.ts'
@@ -51,8 +52,9 @@ import { watchStatements } from './telemetry/slow-statements.ts'
 import { channels, type Telemetry } from './telemetry/telemetry.ts'
 import type { TenantInstance } from './tenants/tenancy.ts'
 import { type BackupOptions, backUp } from './transfer/backup/backup.ts'
-import { type ExportOptions, exportStore } from './transfer/export/export.ts'
-import { importStore, type StoreImportOptions } from './transfer/export/import.ts'
+import { exportOptionNames, exportStore } from './transfer/export/export.ts'
+import { importOptionNames, importStore } from './transfer/export/import.ts'
+import { checkDeployment, type DeploymentOptions } from './upkeep/deployment/deployment.ts'
 import { type DoctorOptions, examine } from './upkeep/doctor/doctor.ts'
 import { explain } from './upkeep/explain/explain.ts'
 import { everyMs, openUpkeep, type UpkeepOptions } from './upkeep/upkeep.ts'
@@ -162,8 +164,8 @@ export function assemble<M extends EventMap>(
     open: () => ({ store: store as unknown as Store, source: { log, schema, consumers } }),
   })
   const close = once(async () => {
-    const until = performance.now() + closeMs
-    const left = (): number => Math.max(0, until - performance.now())
+    const until = elapsedMs() + closeMs
+    const left = (): number => Math.max(0, until - elapsedMs())
     await servers.close()
     // Running work is cut off a little before the end: a runner releases its leases after that.
     await settledWithin(services.close({ timeoutMs: closeMs - Math.min(5_000, closeMs / 2) }), left())
@@ -188,7 +190,24 @@ export function assemble<M extends EventMap>(
     ) as unknown as OpenDocuments<M>,
     rows: projections.rows as unknown as OpenRows<M>,
     newId: category => newId(nameOf(category), log.ids),
-    schema,
+    schema: {
+      ...schema,
+      sync: given =>
+        recordedAfter(
+          audit,
+          database,
+          { action: 'schema.sync' },
+          {
+            work: () => schema.sync(given),
+            isWorth: ({ steps }) => steps.length > 0,
+          },
+        ),
+      async drop() {
+        // The audit goes with the schema.
+        log.telemetry.log.warn({ schema: schemaName }, 'An operator drops the schema.')
+        return schema.drop()
+      },
+    },
     projections: recorded('projections', projections.projections, operatorVerbs.projections),
     async register(...definitions) {
       const activated: Promise<void>[] = []
@@ -238,14 +257,28 @@ export function assemble<M extends EventMap>(
     explain: target => explain({ ...(store as unknown as Store), registered: consumers.list }, target),
     transaction: transactions.transaction,
     export: given => exportStore({ database, schema: schemaName }, given),
-    async import(given) {
-      const manifest = await importStore({ database, schema: schemaName }, given)
-      // Not before: the tables of the store must be empty.
-      await audit.recordDone({ action: 'store.import', parameters: { input: given.input } }, database)
-      return manifest
-    },
+    // Not before: the tables of the store must be empty.
+    import: given =>
+      recordedAfter(
+        audit,
+        database,
+        { action: 'store.import', parameters: { input: given.input } },
+        {
+          work: () => importStore({ database, schema: schemaName }, given),
+          isWorth: () => true,
+        },
+      ),
     upkeep: recorded('store', { upkeep: upkeep.run }, { upkeep: [] }).upkeep,
     doctor: given => examine({ log, schema, consumers }, given),
+    checkDeployment: given =>
+      checkDeployment(
+        {
+          ...{ log, schema, states: states.states, folded: states.definitions },
+          ...{ consumers: store.consumers, documents: projections.documents },
+          workflows: { ...store.workflows, rehearse: workflows.rehearse, versionsOf: workflows.versionsOf },
+        },
+        given,
+      ),
     backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
     server: servers.start,
@@ -275,13 +308,17 @@ export function assemble<M extends EventMap>(
 /** The calls that operators make, with the names of their arguments. */
 const operatorVerbs = {
   streams: { archive: ['stream'], restore: ['stream'], tombstone: ['stream'] },
-  projections: { rebuild: ['projection'], switch: ['projection'] },
-  subscriptions: { setMaxInFlight: ['subscription', 'maxInFlight'], repartition: ['subscription', 'partitions'] },
+  projections: { rebuild: ['projection'], rehearse: ['projection'], switch: ['projection'] },
+  subscriptions: {
+    create: ['subscription'],
+    setMaxInFlight: ['subscription', 'maxInFlight'],
+    repartition: ['subscription', 'partitions'],
+  },
   handlers: { pause: ['handler'], resume: ['handler'], retire: ['handler'] },
-  executions: { resume: ['execution'], reject: ['execution'] },
+  executions: { resume: ['execution'], reject: ['execution'], run: ['execution'] },
   lanes: { unpark: ['handler'] },
   schedules: { pause: ['schedule'], resume: ['schedule'], trigger: ['schedule'], delete: ['schedule'] },
-  runners: { promote: ['runner'], demote: ['runner'] },
+  runners: { promote: ['runner'], demote: ['runner'], pause: ['runner'], resume: ['runner'] },
   consumers: { pause: ['consumer'], resume: ['consumer'], reset: ['consumer', 'position'], remove: ['consumer'] },
   deadLetters: {
     retry: ['of', 'eventId'],
@@ -305,8 +342,10 @@ const optionsOfCalls = {
   ],
   doctor: [0, optionNames<DoctorOptions>({ oldTransactionMs: true, lagMs: true, signal: true })],
   upkeep: [0, optionNames<UpkeepOptions>({ dryRun: true, signal: true, onProgress: true })],
-  export: [0, optionNames<ExportOptions>({ output: true, includeSnapshots: true, onProgress: true, signal: true })],
-  import: [0, optionNames<StoreImportOptions>({ input: true, onProgress: true, signal: true })],
+  export: [0, exportOptionNames],
+  import: [0, importOptionNames],
+  trace: [1, ['maxCrumbs']],
+  checkDeployment: [0, optionNames<DeploymentOptions>({ signal: true, onProgress: true })],
   backup: [0, optionNames<BackupOptions>({ output: true, onProgress: true, signal: true })],
 } as const
 

@@ -20,13 +20,22 @@ import { refuseUnknownOptions } from './core/options.ts'
 import type { EventMap, UntypedEvents } from './events/definition.ts'
 import { type Store, type StoreOptions, storeOptionNames } from './store.ts'
 
+/** The object of a `rillflow.config.ts`: the options of the store, and its definitions. */
 export interface Config<M extends EventMap = UntypedEvents>
   extends Omit<StoreOptions<M>, 'database' | 'logger' | 'migrate' | 'register'> {
   /** Registers further definitions: those that are known only later, projections with another lifecycle. */
   readonly register?: ((store: Store<M>) => Awaitable<void>) | undefined
 }
 
-/** Returns its argument, with its type, and refuses an option that does not exist. */
+/**
+ * Returns its argument, with its type, and refuses an option that does not exist.
+ *
+ * @example
+ * ```ts
+ * const config = defineConfig({ events, aggregates: [Order], projections: [orders] })
+ * await using shop = await openStore({ ...config, memory: true })
+ * ```
+ */
 export function defineConfig<M extends EventMap = UntypedEvents>(config: Config<M>): Config<M> {
   refuseUnknownOptions('defineConfig', config, storeOptionNames)
   return config

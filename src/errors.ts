@@ -1,4 +1,4 @@
-/** Every error that users can meet, folder by folder: `rillflow/errors`. `docs/reference/errors.md` is generated from them. */
+/** Every error that users can meet, folder by folder: `rillflow/errors`. `docs/reference/errors/` is generated from them. */
 export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './aggregates/errors.ts'
 export {
   CheckpointBeyondHead,
@@ -49,6 +49,7 @@ export {
   ResultTooLarge,
   SerializationFailed,
   ServerFull,
+  ServerIncompatible,
   ServerInRecovery,
   ServerUnsupported,
   SettingUnsupported,
@@ -60,12 +61,14 @@ export {
 } from './database/errors.ts'
 export {
   BulkRefused,
+  CollectionNotFound,
   CollectionNotSynced,
   CollectionReadOnly,
   DocumentConflict,
   DocumentDeleted,
   DocumentExists,
   DocumentNotFound,
+  DocumentTooLarge,
   InvalidCursor,
   InvalidDocument,
   InvalidFilter,
@@ -80,6 +83,7 @@ export {
 } from './documents/errors.ts'
 export {
   DuplicateEventId,
+  EventTooLarge,
   IdempotencyConflict,
   IdempotencyMismatch,
   ImportBypassesInline,
@@ -101,14 +105,24 @@ export {
   RebuildRunning,
   ViewsDepend,
 } from './projections/errors.ts'
-export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated, SequenceBehind } from './schema/errors.ts'
+export {
+  NumbersUnsafe,
+  SchemaDrift,
+  SchemaMissing,
+  SchemaNewer,
+  SchemaOutdated,
+  SequenceBehind,
+  TenancyNeeded,
+} from './schema/errors.ts'
 export { SessionClosed, SessionSaving } from './sessions/errors.ts'
 export { AlreadySettled, SubscriptionMismatch } from './subscriptions/errors.ts'
 export {
+  ClusterRequired,
   DirectoryMissing,
   DirectoryUnreachable,
   ForceRequired,
   InvalidTenantName,
+  RebalanceFailed,
   ServerNotFound,
   TenancyRequired,
   TenantElsewhere,
@@ -135,6 +149,7 @@ export {
   EventUndecodable,
   ExecutionLost,
   ExecutionNotParked,
+  ExecutionNotReady,
   ExecutionRejected,
   ExecutionTimeout,
   HandlerNotFound,
@@ -150,6 +165,7 @@ export {
   RetryLater,
   ScheduleNotFound,
   ScheduleTimeout,
+  StepTimeout,
   TooManyEmitted,
   WorkerCrashed,
   WorkflowNotActive,

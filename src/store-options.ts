@@ -2,9 +2,14 @@
  * Finds the options of a store that could only fail later, or never be noticed: a poll that never rests, a channel by
  * which no process is woken, a definition in the wrong list. Each message says what is expected.
  */
+
 import type { DefinitionKind } from './core/definition.ts'
 import { InvalidOption } from './core/errors.ts'
-import { describe } from './core/options.ts'
+import { describe, optionNames, refuseUnknownInside } from './core/options.ts'
+import type { AppendDefaults } from './events/append/prepare.ts'
+import type { DirectoryTenancy } from './tenants/tenancy.ts'
+import type { RetentionOptions } from './upkeep/retention.ts'
+import type { WorkflowOptions } from './workflows/workflows.ts'
 
 /** Options as they may be given by a program that no compiler has checked. */
 type Given = Readonly<Record<string, unknown>>
@@ -14,9 +19,12 @@ export function checkStoreOptions(call: string, options: unknown): void {
     refuse('options', `${call} takes an object, not ${describe(options)}. Write ${call}({ url: 'postgres://…' }).`)
   const given = options as Given
   for (const [option, min] of Object.entries(least)) checkNumber(option, given[option], min)
+  for (const [option, names] of Object.entries(nested)) refuseUnknownInside(call, option, given[option], names)
   for (const [option, kinds] of Object.entries(lists)) checkList(option, given[option], kinds)
   checkChannel(given.channel)
   checkLogger(given.logger)
+  if (given.applicationName !== undefined && typeof given.applicationName !== 'string')
+    refuse('applicationName', `The option "applicationName" is ${describe(given.applicationName)}. It must be text.`)
   checkMethods('clock', given.clock, ['now', 'setTimeout'], 'a Clock, such as fakeClock() of rillflow/testing')
   checkMethods('ids', given.ids, ['next'], 'Ids, such as countingIds() of rillflow/testing')
   checkMethods('events', given.events, ['create'], 'a definition of events: defineEvents(…)')
@@ -25,6 +33,23 @@ export function checkStoreOptions(call: string, options: unknown): void {
     refuse('migrate', `The option "migrate" is ${describe(migrate)}. It must be true, false or 'manual'.`)
   if (register !== undefined && register !== false && typeof register !== 'function')
     refuse('register', `The option "register" is ${describe(register)}. It must be a function of the store, or false.`)
+}
+
+/** The names inside the options that are objects themselves. */
+const nested: Readonly<Record<string, readonly string[]>> = {
+  retention: optionNames<RetentionOptions>({
+    ...{ attemptsMs: true, idempotencyKeysMs: true, deadLettersMs: true, auditMs: true, historyMs: true },
+    archivedStreamsMs: true,
+  }),
+  workflows: optionNames<WorkflowOptions>({ maxHops: true, maxEmitted: true }),
+  sessionDefaults: optionNames<AppendDefaults>({
+    headers: true,
+    correlationId: true,
+    causationId: true,
+    userId: true,
+  }),
+  tenancy: optionNames<DirectoryTenancy>({ directory: true, schema: true, servers: true }),
+  password: ['env', 'file'],
 }
 
 /** The least value of each number. */

@@ -21,6 +21,7 @@ import type { Clock } from './core/clock.ts'
 import type { Named } from './core/definition.ts'
 import { InvalidOption, isRillflowError } from './core/errors.ts'
 import type { Ids } from './core/id.ts'
+import { uuidv7Ids } from './core/id.ts'
 import { optionNames, refuseUnknownOptions } from './core/options.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
 import { lendDatabase } from './database/handle.ts'
@@ -60,6 +61,7 @@ import type { BackupOptions, BackupResult } from './transfer/backup/backup.ts'
 import type { ExportOptions } from './transfer/export/export.ts'
 import type { StoreImportOptions } from './transfer/export/import.ts'
 import type { ExportManifest } from './transfer/export/manifest.ts'
+import type { DeploymentCheck, DeploymentOptions } from './upkeep/deployment/deployment.ts'
 import type { Diagnosis, DoctorOptions } from './upkeep/doctor/doctor.ts'
 import type { ExplainTarget, Explanation } from './upkeep/explain/explain.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
@@ -68,6 +70,7 @@ import type { Handler } from './workflows/handler.ts'
 import type { Schedule } from './workflows/schedules/schedule.ts'
 import type { WorkflowDefinition, WorkflowOptions, Workflows } from './workflows/workflows.ts'
 
+/** Where a store is, and what is defined in it. */
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions, SlowStatementOptions {
   /** The events of the store, from `defineEvents`: their types, and the schemas that check them. */
   events?: EventDefinitions<M> | undefined
@@ -147,6 +150,7 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   tenantPrefix?: string | undefined
 }
 
+/** An open store. */
 export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposable {
   readonly engine: 'postgres' | 'pglite'
   readonly events: Events<M>
@@ -212,6 +216,11 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   upkeep(options?: UpkeepOptions): Promise<UpkeepReport>
   /** Looks for present and coming problems of the store, and says how to fix each. */
   doctor(options?: DoctorOptions): Promise<Diagnosis>
+  /**
+   * Checks whether the definitions of this program fit what the store holds, before they are deployed: open executions,
+   * stored events and states, handlers without code, the schema. Changes nothing; open the store with `register: false`.
+   */
+  checkDeployment(options?: DeploymentOptions): Promise<DeploymentCheck>
   /** Copies an embedded store into a new folder while it runs; writers wait for the copy. See `restoreBackup`. */
   backup(options: BackupOptions): Promise<BackupResult>
   /** The store's counters since it was opened. */
@@ -242,6 +251,13 @@ export interface TenantedStore<M extends EventMap = UntypedEvents> extends Store
   session(options?: SessionOptions & { tenant?: string | undefined }): Session<M>
 }
 
+/**
+ * Opens a store: embedded in a folder, in memory, or on a server. Close it with `close()`, or `await using`.
+ * @example
+ * ```ts
+ * await using shop = await openStore({ memory: true, events, aggregates: [Order] })
+ * ```
+ */
 export function openStore<M extends EventMap = UntypedEvents>(
   options: StoreOptions<M> & { tenancy: Tenancy },
 ): Promise<TenantedStore<M>>
@@ -298,31 +314,15 @@ async function openAlone<M extends EventMap>(
 }
 
 export const storeOptionNames: readonly string[] = optionNames<StoreOptions>({
-  ...{ url: true, pool: true, folder: true, memory: true, database: true, schema: true, migrate: true, channel: true },
-  ...{
-    maxConnections: true,
-    maxUses: true,
-    connectTimeoutMs: true,
-    ssl: true,
-    password: true,
-    prepare: true,
-    listen: true,
-  },
-  ...{ answerTimeoutMs: true, transactionTimeoutMs: true, slowStatementMs: true, explainSlow: true, closeMs: true },
-  ...{ maxEventBytes: true, maxDocumentBytes: true, validateOnRead: true, pollMs: true, resendMs: true },
-  ...{ maxQueuedAppends: true, workflows: true, retention: true, sessionDefaults: true },
-  ...{
-    actor: true,
-    clock: true,
-    ids: true,
-    logger: true,
-    events: true,
-    upcasters: true,
-    aggregates: true,
-    collections: true,
-  },
-  ...{ projections: true, processors: true, subscriptions: true, handlers: true, joins: true, undos: true },
-  ...{ schedules: true, register: true, tenancy: true, tenant: true, tenantPrefix: true },
+  ...{ url: true, pool: true, folder: true, memory: true, database: true, schema: true, migrate: true },
+  ...{ channel: true, maxConnections: true, maxUses: true, applicationName: true, connectTimeoutMs: true },
+  ...{ ssl: true, password: true, prepare: true, listen: true, answerTimeoutMs: true, transactionTimeoutMs: true },
+  ...{ slowStatementMs: true, explainSlow: true, closeMs: true, maxEventBytes: true, maxDocumentBytes: true },
+  ...{ validateOnRead: true, pollMs: true, resendMs: true, maxQueuedAppends: true, workflows: true },
+  ...{ retention: true, sessionDefaults: true, actor: true, clock: true, ids: true, logger: true, events: true },
+  ...{ upcasters: true, aggregates: true, collections: true, projections: true, processors: true },
+  ...{ subscriptions: true, handlers: true, joins: true, undos: true, schedules: true, register: true },
+  ...{ tenancy: true, tenant: true, tenantPrefix: true },
 })
 
 /** The definitions that `store.register` takes. */
@@ -359,7 +359,7 @@ async function openDatabase(options: PlainOptions): Promise<Database> {
       reason: `The options "${place}" and "${other}" exclude each other. A store is in one place: give one of them.`,
     })
   if (place === 'url' || place === 'pool')
-    return (await import('./database/postgres/postgres.ts')).openPostgres(options)
+    return (await import('./database/postgres/with-looks.ts')).openWithLooks(options)
   const { openPglite } = await import('./database/pglite/pglite.ts')
   const where = options.memory === true ? { memory: true as const } : { folder: options.folder ?? './.rillflow' }
   return openPglite(where, { clock: options.clock, transactionTimeoutMs: options.transactionTimeoutMs })
@@ -374,7 +374,7 @@ async function openOn<M extends EventMap>(
   const parts = assemble(database, schema, openTelemetry(options.logger), options)
   const { store, schema: made } = parts
   const mode = migrateMode(database, options)
-  await made.ensure(mode)
+  await made.ensure(mode, { isAlone: true })
   await prepare?.(parts)
   // Where the schema may be missing, nothing can be stored.
   if (mode !== 'manual' || !storesDefinitions) await registerDefinitions(store, options)
@@ -403,6 +403,7 @@ async function openTenanted<M extends EventMap>(
   const pool = { maxUses: 10_000, ...options }
   const tenancies = await openTenancy<Store<M>>(tenancy, {
     ...{ prefix: options.tenantPrefix ?? 'tenant_', create: options.migrate === true, pool },
+    audit: { ids: options.ids ?? uuidv7Ids(), telemetry, actor: options.actor },
     database: () =>
       options.database === undefined ? openDatabase(pool) : Promise.resolve(lendDatabase(options.database)),
     assemble(tenant, schema, openTenantDatabase) {
@@ -466,18 +467,9 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 
 /** The members that act on the current tenant. */
 const tenantMembers = [
-  ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register', 'projections'] as const),
-  ...(['aggregates', 'snapshots', 'handle', 'decide'] as const),
-  ...([
-    'subscribe',
-    'subscriptions',
-    'workflows',
-    'runners',
-    'consumers',
-    'deadLetters',
-    'audit',
-    'states',
-    'explain',
-  ] as const),
-  ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
+  ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register'] as const),
+  ...(['projections', 'aggregates', 'snapshots', 'handle', 'decide', 'subscribe', 'subscriptions'] as const),
+  ...(['workflows', 'runners', 'consumers', 'deadLetters', 'audit', 'states', 'explain'] as const),
+  ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'checkDeployment', 'backup'] as const),
+  ...(['trace'] as const),
 ] as const

@@ -133,6 +133,20 @@ export type Decide<M extends EventMap, State, Command> = (
   state: State,
 ) => NewEvent<M> | readonly NewEvent<M>[]
 
+/**
+ * Defines what may happen to an entity: its state, folded from the events of its stream, and its decisions.
+ *
+ * @example
+ * ```ts
+ * const Cart = defineAggregate('cart', {
+ *   events,
+ *   initial: () => ({ status: 'new' }),
+ *   evolve: { OrderPlaced: () => ({ status: 'placed' }) },
+ *   decide: (command: { cents: number }, { status }) =>
+ *     status === 'new' ? { type: 'OrderPlaced', data: { customer: 'Ada', cents: command.cents } } : [],
+ * })
+ * ```
+ */
 export function defineAggregate<
   M extends EventMap = UntypedEvents,
   State = unknown,
@@ -207,6 +221,20 @@ export type AppliedEvents<State extends AggregateInstance> = {
   readonly [E in AppliedEvent<State> & AnyEvent as E['type']]: E['data']
 }
 
+/**
+ * Defines an aggregate by a class, whose `apply` changes it in place. A command is a function of an instance.
+ *
+ * @example
+ * ```ts
+ * class Cart {
+ *   cents = 0
+ *   apply(event: { type: 'OrderPlaced'; data: { customer: string; cents: number } }): void {
+ *     this.cents += event.data.cents
+ *   }
+ * }
+ * const CartAggregate = defineClassAggregate('cart', Cart)
+ * ```
+ */
 export function defineClassAggregate<State extends AggregateInstance>(
   name: string,
   kind: new () => State,

@@ -21,13 +21,14 @@ import { isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { encodeJson } from '../core/json.ts'
 import { describe } from '../core/options.ts'
+import { maxPageBytes } from '../core/page.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import { StreamArchived, StreamTombstoned } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
 import { readStream, rereadable } from '../events/read/read.ts'
-import { eventColumns, eventColumnsOf, eventsOfRows, isCut, maxPageBytes } from '../events/read/rows.ts'
+import { eventColumns, eventColumnsOf, eventsOfRows, isCut, storedColumns } from '../events/read/rows.ts'
 import type { Aggregate, AnyEvent } from './aggregate.ts'
 import { type CachedState, maxCachedBytes, type StateCache } from './cache.ts'
 import { FoldFailed } from './errors.ts'
@@ -156,7 +157,7 @@ async function foldFrom(
     executor.runArrays(sql`/* aggregates.tail */
       select ${eventColumns}, total
       from (
-        select ${eventColumns}, bytes, sum(bytes) over (order by version rows unbounded preceding) as total
+        select ${storedColumns}, sum(bytes) over (order by version rows unbounded preceding) as total
         from ${log.names.events}
         where stream = ${stream}::text
           and version >= ${known.version}::bigint
@@ -198,8 +199,9 @@ async function readPage(
   const rows = await rereadable(executor, log, () =>
     executor.runArrays(sql`/* aggregates.load */
       select
-        s.archived_at is not null, s.tombstoned_at is not null, n.version, n.event_id,
-        case when row_number() over (order by e.version) = 1 then n.body end,
+        s.archived_at is not null as archived, s.tombstoned_at is not null as tombstoned,
+        n.version as snapshot_version, n.event_id as snapshot_event_id,
+        case when row_number() over (order by e.version) = 1 then n.body end as body,
         ${eventColumnsOf('e')}, e.total
       from ${log.names.streams} as s
       left join ${aggregateNames(log).snapshots} as n

@@ -41,6 +41,18 @@ export interface ProjectedAggregateDefinition<Doc, M extends EventMap, Command>
     | undefined
 }
 
+/**
+ * Defines an aggregate whose state is the document of a projection, so that both are folded by the same code.
+ *
+ * @example
+ * ```ts
+ * const OrderOfDocument = defineProjectedAggregate('order', {
+ *   projection: orders,
+ *   decide: (command: { carrier: string }, order) =>
+ *     order === null ? [] : { type: 'OrderShipped', data: { carrier: command.carrier } },
+ * })
+ * ```
+ */
 export function defineProjectedAggregate<Doc, M extends EventMap, Command = never>(
   name: string,
   definition: ProjectedAggregateDefinition<Doc, M, Command>,

@@ -30,6 +30,7 @@ export interface LoadOptions extends LoadRange {
   tx?: AnyTransaction | undefined
 }
 
+/** How a command is decided and committed. */
 export interface HandleOptions extends CommitOptions {
   /** How often the decision is made again after a conflict with another append. Default 3. */
   retries?: number | undefined
@@ -43,6 +44,7 @@ export interface Handled<State, M extends EventMap = object> {
   readonly saved: Saved
 }
 
+/** The streams of one aggregate: load a state, decide, commit. `store.aggregates(Order)` gives it. */
 export interface Repository<State, Command, M extends EventMap = object> {
   /** The state of a stream, to decide on: now, at a version, or at a time. */
   load(id: string, options?: LoadOptions): Promise<LoadedAggregate<State, Command, M>>

@@ -1,6 +1,7 @@
 /** The outcome of a save: of a session, and of a command, however it was given. */
 import type { AppendResult } from '../events/append/send.ts'
 
+/** The outcome of a save: the versions and positions of what was written. */
 export interface Saved {
   readonly documents: readonly SavedDocument[]
   readonly streams: readonly AppendResult[]

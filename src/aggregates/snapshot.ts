@@ -121,6 +121,55 @@ export async function writeSnapshots(
   return rows.length
 }
 
+export interface SampledSnapshot {
+  readonly stream: string
+  readonly version: number
+  readonly body: unknown
+}
+
+/** A sample for checks: snapshots of this shape of an aggregate, from both ends of its streams. */
+export async function sampleSnapshots(log: Log, aggregate: Aggregate, count: number): Promise<SampledSnapshot[]> {
+  const { name, stateVersion } = aggregate
+  // A dot comes right after the dash that ends a category.
+  const [from, to] = [`${name}-`, `${name}.`]
+  return log.database.run<SampledSnapshot>(sql`/* snapshots.sample */
+    (select stream, version, body
+      from ${aggregateNames(log).snapshots}
+      where stream >= ${from}::text collate "C"
+        and stream < ${to}::text collate "C"
+        and state_version = ${stateVersion}::integer
+      order by stream
+      limit ${count}::integer)
+    union all
+    (select stream, version, body
+      from ${aggregateNames(log).snapshots}
+      where stream >= ${from}::text collate "C"
+        and stream < ${to}::text collate "C"
+        and state_version = ${stateVersion}::integer
+      order by stream desc
+      limit ${count}::integer)`)
+}
+
+/** A snapshot that is stored, without its state. */
+export interface StoredSnapshot {
+  /** The version of the stream that it holds. */
+  readonly version: number
+  /** The version of the shape of its state, as its aggregate has it. */
+  readonly stateVersion: number
+  readonly createdAt: Date
+  readonly bytes: number
+}
+
+/** The snapshots of a stream: one for each shape that its state has had, the newest shape first. */
+export async function readSnapshots(log: Log, stream: string): Promise<StoredSnapshot[]> {
+  return log.database.run<StoredSnapshot & Record<string, unknown>>(sql`/* snapshots.of */
+    select version, state_version as "stateVersion", created_at as "createdAt", octet_length(body::text) as bytes
+    from ${aggregateNames(log).snapshots}
+    where stream = ${stream}::text
+    order by state_version desc
+    limit 100`)
+}
+
 /** Deletes the snapshots of streams: those beyond the version that a stream has left, or all of a stream without one. */
 export async function removeSnapshots(
   store: { readonly schema: string },

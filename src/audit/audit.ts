@@ -19,10 +19,10 @@
  */
 import type { Ids } from '../core/id.ts'
 import { checkWhole, refuseUnknownOptions } from '../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../core/page.ts'
+import { decodeCursor, encodeCursor, type Page, type PageOptions, pageOptionNames, rowsToLookAt } from '../core/page.ts'
 import type { Database, Executor } from '../database/database.ts'
 import type { OldRows } from '../database/prune.ts'
-import { type Identifier, sql } from '../database/sql.ts'
+import { type Identifier, numeral, sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import { actingAs, checkActor, currentActor } from './actor.ts'
@@ -89,6 +89,8 @@ export interface AuditParts {
 export interface OpenAudit extends Audit {
   /** Stores an action that has succeeded, in its transaction. */
   recordDone(action: AuditedAction, executor: Executor, result?: unknown): Promise<void>
+  /** Stores an action that has failed and that could not be recorded before it, as far as that is possible. */
+  recordFailed(action: AuditedAction, error: unknown): Promise<void>
 }
 
 export function openAudit(parts: AuditParts): OpenAudit {
@@ -119,16 +121,30 @@ export function openAudit(parts: AuditParts): OpenAudit {
     async recordDone(action, executor, result) {
       await insert(parts, action, currentActor(actorHere), executor, { outcome: 'done', result })
     },
+    async recordFailed(action, error) {
+      await insert(parts, action, currentActor(actorHere), database, { outcome: 'failed', error }).catch(
+        (failure: unknown) =>
+          telemetry.log.error(
+            { schema, action: action.action, outcome: 'failed', error: failure },
+            'The outcome of an action could not be recorded in the audit.',
+          ),
+      )
+    },
   }
 }
 
 /** Entries older than their retention, also those without an outcome. */
-export function oldEntries({ schema, clock }: Pick<AuditParts, 'schema' | 'clock'>): OldRows {
+export function oldEntries({
+  schema,
+  clock,
+  later,
+}: Pick<AuditParts, 'schema' | 'clock'> & Pick<OldRows, 'later'>): OldRows {
   return {
     label: 'audit.prune',
     table: auditNames({ schema }).audit,
     key: ['id'],
     clock,
+    later,
     where: 't.started_at < $1',
   }
 }
@@ -144,15 +160,17 @@ async function insert(
   { action, target, parameters = {} }: AuditedAction,
   actor: string,
   executor: Executor,
-  { outcome, result }: Outcome = { outcome: 'running' },
+  { outcome, result, error }: Outcome = { outcome: 'running' },
 ): Promise<string> {
   const id = parts.ids.next()
   const has = outcome !== 'running'
   await executor.run(sql`/* audit.record */
-    insert into ${auditNames(parts).audit} (started_at, ended_at, id, actor, action, target, outcome, parameters, result)
+    insert into ${auditNames(parts).audit}
+      (started_at, ended_at, id, actor, action, target, outcome, parameters, result, error)
     select moment.at, case when ${has}::boolean then moment.at end, ${id}::uuid, ${actor}::text,
       ${shorten(action)}::text, ${target === undefined ? null : shorten(target)}::text, ${outcome}::text,
-      ${storable(parameters) ?? '{}'}::jsonb, ${storable(result) ?? null}::jsonb
+      ${storable(parameters) ?? '{}'}::jsonb, ${storable(result) ?? null}::jsonb,
+      ${outcome === 'failed' ? (storable(errorOf(error)) ?? null) : null}::jsonb
     from ${moment(parts.clock)}`)
   return id
 }
@@ -181,6 +199,7 @@ interface Row {
   readonly ended_at: Date | null
   /** With microseconds, which a Date does not have. */
   readonly started_us: number
+  readonly matched: boolean
 }
 
 const listOptionNames = ['actor', 'action', 'target', 'outcome', 'since', ...pageOptionNames]
@@ -190,21 +209,47 @@ async function listEntries(parts: AuditParts, options: ListAuditOptions): Promis
   const { limit = 100, actor = null, action = null, target = null, outcome = null, since = null } = options
   checkWhole('limit', limit, 1, 10_000)
   const [at, id] = options.after === undefined ? [null, null] : (decodeCursor(options.after, 2) as [number, string])
+  const isFiltered = [actor, action, target, outcome].some(value => value !== null)
+  const looks = numeral(rowsToLookAt(isFiltered, limit))
   const rows = await parts.database.run<Row>(sql`/* audit.list */
+    with looked as materialized (
+      select a.id, a.actor, a.action, a.target, a.outcome, a.started_at
+      from ${auditNames(parts).audit} as a
+      where (a.started_at, a.id) < (
+        coalesce('epoch'::timestamptz + ${at}::bigint * interval '1 microsecond', 'infinity'::timestamptz),
+        coalesce(${id}::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid))
+      order by a.started_at desc, a.id desc
+      limit ${looks}),
+    found as (
+      select l.id, l.started_at, true as matched
+      from looked as l
+      where (${actor}::text is null or l.actor = ${actor}::text)
+        and (${action}::text is null or l.action = ${action}::text or starts_with(l.action, ${action}::text || '.'))
+        and (${target}::text is null or l.target = ${target}::text)
+        and (${outcome}::text is null or l.outcome = ${outcome}::text)
+        and l.started_at >= coalesce(${since}::timestamptz, '-infinity'::timestamptz)
+      order by l.started_at desc, l.id desc
+      limit ${limit + 1}::integer),
+    rest as (
+      select l.id, l.started_at, false as matched
+      from looked as l
+      where (select count(*) from looked) >= ${looks}
+        and l.started_at >= coalesce(${since}::timestamptz, '-infinity'::timestamptz)
+      order by l.started_at, l.id
+      limit 1)
     select a.id, a.actor, a.action, a.target, a.parameters, a.outcome, a.result, a.error, a.started_at, a.ended_at,
-      (extract(epoch from a.started_at) * 1000000)::bigint as started_us
-    from ${auditNames(parts).audit} as a
-    where (${at}::bigint is null
-        or (a.started_at, a.id) < ('epoch'::timestamptz + ${at}::bigint * interval '1 microsecond', ${id}::uuid))
-      and (${actor}::text is null or a.actor = ${actor}::text)
-      and (${action}::text is null or a.action = ${action}::text or starts_with(a.action, ${action}::text || '.'))
-      and (${target}::text is null or a.target = ${target}::text)
-      and (${outcome}::text is null or a.outcome = ${outcome}::text)
-      and (${since}::timestamptz is null or a.started_at >= ${since}::timestamptz)
-    order by a.started_at desc, a.id desc
-    limit ${limit + 1}::integer`)
-  const page = pageOf(rows, limit, last => [last.started_us, last.id])
-  return { items: page.items.map(entryOf), next: page.next }
+      (extract(epoch from a.started_at) * 1000000)::bigint as started_us, l.matched
+    from (select * from found union all select * from rest) as l
+    cross join lateral (
+      select * from ${auditNames(parts).audit} as each where each.id = l.id limit 1) as a
+    order by l.matched desc, a.started_at desc, a.id desc`)
+  const found = rows.filter(row => row.matched)
+  const items = found.slice(0, limit)
+  const end = found.length > limit ? items.at(-1) : rows.find(row => !row.matched)
+  return {
+    items: items.map(entryOf),
+    next: end === undefined ? undefined : encodeCursor([end.started_us, end.id]),
+  }
 }
 
 function entryOf(row: Row): AuditEntry {

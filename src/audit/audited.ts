@@ -43,6 +43,27 @@ export function audited<Api extends object>(
 
 type Call = (...given: unknown[]) => unknown
 
+/**
+ * Records a call that may make the table of the audit itself: once it has ended, if it has failed or `isWorth` says that it
+ * has changed anything.
+ */
+export async function recordedAfter<T>(
+  audit: OpenAudit,
+  executor: Executor,
+  action: AuditedAction,
+  { work, isWorth }: { work(): Promise<T>; isWorth(result: T): boolean },
+): Promise<T> {
+  let result: T
+  try {
+    result = await work()
+  } catch (error) {
+    await audit.recordFailed(action, error)
+    throw error
+  }
+  if (isWorth(result)) await audit.recordDone(action, executor, result)
+  return result
+}
+
 /** `names`: of the arguments before the options, the target first. */
 function actionOf(action: string, names: readonly string[], given: readonly unknown[]): AuditedAction {
   const parameters: Record<string, unknown> = {}

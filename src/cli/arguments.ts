@@ -10,6 +10,7 @@
 import { parseArgs } from 'node:util'
 import { nearestName } from '../core/name.ts'
 import type { Argument, Command, Commands, Entry, Group, Kinds, Leaf, Location, Option, Root } from './command.ts'
+import { type OlderLine, translated } from './older-lines.ts'
 import { WrongUsage } from './report-error.ts'
 
 /** The options of every command. */
@@ -95,6 +96,8 @@ export interface Found {
 /** Finds the command that a line names. Options of all commands may stand before and between its words. */
 export async function findCommand(root: Root, words: readonly string[]): Promise<Found> {
   const optionWords: string[] = []
+  const typed: string[] = []
+  let older: OlderLine | undefined
   let path: readonly string[] = []
   let entry: Entry = root
   let at = 0
@@ -109,9 +112,14 @@ export async function findCommand(root: Root, words: readonly string[]): Promise
     }
     const commands: Commands = await entry.commands()
     const child: Entry | undefined = Object.hasOwn(commands, word) ? commands[word] : undefined
-    const name = [...path, word].join(' ')
-    const alias = root.synonyms[name] ?? root.aliases[name]
-    if (child !== undefined) {
+    typed.push(word)
+    // The noun of an older line may be one that there is no longer.
+    const isOldNoun = child === undefined && Object.hasOwn(root.older, `${typed.join(' ')} ${words[at + 1]}`)
+    if (isOldNoun) typed.push(words[++at]!)
+    const name = typed.join(' ')
+    older = Object.hasOwn(root.older, name) ? root.older[name] : undefined
+    const alias = older?.command ?? root.synonyms[name]
+    if (alias === undefined && child !== undefined) {
       path = [...path, word]
       entry = child
     } else if (alias !== undefined) {
@@ -120,10 +128,15 @@ export async function findCommand(root: Root, words: readonly string[]): Promise
       optionWords.push(...alias.slice(path.length))
       entry = root
       for (const each of path) entry = (await (entry as Group).commands())[each]!
-    } else throw unknownCommand(Object.keys(commands), path, word)
+    } else throw await unknownCommand(root, Object.keys(commands), path, word)
     at++
   }
-  return { path, entry, rest: [...optionWords, ...words.slice(at)] }
+  const rest = [...optionWords, ...words.slice(at)]
+  if (older === undefined || isGroup(entry) || rest.includes('--help') || rest.includes('-h'))
+    return { path, entry, rest }
+  const now = translated(older, rest)
+  if ('words' in now) return { path, entry, rest: now.words }
+  throw new WrongUsage({ reason: `The line "${typed.join(' ')}" is another one here`, hint: now.line })
 }
 
 export function isGroup(entry: Entry): entry is Group {
@@ -148,14 +161,33 @@ const globalsWithValue = new Set(
   ),
 )
 
-function unknownCommand(commandNames: readonly string[], path: readonly string[], word: string): Error {
+async function unknownCommand(
+  root: Root,
+  commandNames: readonly string[],
+  path: readonly string[],
+  word: string,
+): Promise<Error> {
   const nearest = nearestName(word, commandNames)
+  const verbs = path.length === 0 && nearest === undefined ? await nounsWith(root, word) : []
+  if (verbs.length > 0)
+    return new WrongUsage({
+      reason: `There is no command "${word}" without a noun. There ${verbs.length === 1 ? 'is' : 'are'} ${verbs.join(', ')}`,
+      hint: `rillflow ${verbs[0]} --help`,
+    })
   const line = ['rillflow', ...path].join(' ')
   const suggestion = nearest === undefined ? '' : ` (did you mean "${[...path, nearest].join(' ')}"?)`
   return new WrongUsage({
     reason: `There is no command "${[...path, word].join(' ')}"${suggestion}`,
     hint: nearest === undefined ? `${line} --help` : `${line} ${nearest} --help`,
   })
+}
+
+/** The commands of all nouns that have this verb. */
+async function nounsWith(root: Root, verb: string): Promise<string[]> {
+  const found: string[] = []
+  for await (const { path } of allCommands(root))
+    if (path.length > 1 && path.at(-1) === verb) found.push(path.join(' '))
+  return found
 }
 
 export interface Parsed {

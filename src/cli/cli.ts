@@ -12,10 +12,11 @@
  * Guarantees:
  * - People get tables. With `--json` programs get one JSON document, or NDJSON from a command that follows something.
  * - Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a check found problems, 4 the schema is newer than this version, 130
- *   interrupted. An error says what to try.
+ *   interrupted before the work was done. An error says what to try.
  * - Colours and progress bars appear only on a terminal. Destructive commands ask for confirmation on a terminal and need
  *   `--yes` elsewhere.
- * - The first Ctrl-C lets running work end, the second one ends the process.
+ * - The first Ctrl-C, SIGTERM or SIGHUP lets running work end, the second one ends the process. A command that runs until then
+ *   ends with 0; one whose work it cuts off rejects with the abort, and ends with 130.
  * - A command that runs code fails if there is no code: it never does nothing in silence.
  *
  * What can fail: a reader of the output that closes early (`| head`) ends the command quietly. An embedded store belongs to one
@@ -97,7 +98,7 @@ async function runCommand(command: Command, path: readonly string[], rest: reado
   }
   try {
     const code = await command.run(invocation)
-    return code ?? (interrupt.signal.aborted ? 130 : 0)
+    return code ?? 0
   } catch (error) {
     const isAbort = isRillflowError(error, 'aborted') || (error instanceof Error && error.name === 'AbortError')
     if (interrupt.signal.aborted && isAbort) return 130

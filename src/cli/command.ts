@@ -10,6 +10,7 @@
 import type { Config } from '../config.ts'
 import type { Store, StoreOptions } from '../store.ts'
 import type { Tenants } from '../tenants/tenants.ts'
+import type { OlderLine } from './older-lines.ts'
 import type { Output } from './output/output.ts'
 
 export interface Command {
@@ -43,8 +44,8 @@ export type Commands = Readonly<Record<string, Entry>>
 export interface Root extends Group {
   /** Other names of commands that users look for under another noun. Help and the reference show them. */
   readonly synonyms: Aliases
-  /** Names that are accepted but not shown. */
-  readonly aliases: Aliases
+  /** Lines that are accepted but not shown. */
+  readonly older: Readonly<Record<string, OlderLine>>
 }
 
 /** Names, each with the command that it stands for; options may follow the words of the command. */
@@ -96,7 +97,7 @@ export interface Option {
   readonly aliases?: readonly string[] | undefined
 }
 
-/** 3: a check found problems. 4: the schema is newer than this version. 130: Ctrl-C. */
+/** 3: a check found problems. 4: the schema is newer than this version. 130: interrupted before the work was done. */
 export type ExitCode = 0 | 1 | 2 | 3 | 4 | 130
 
 /** Everything that a command is given when it runs. */
@@ -127,6 +128,8 @@ export interface OpenOptions extends Pick<StoreOptions, 'migrate' | 'logger'> {
   readonly isAboutTenants?: boolean | undefined
   /** Used if there is no configuration file. */
   readonly defaultConfig?: Config | undefined
+  /** The address of a server, instead of the location that the line and the environment give. */
+  readonly url?: string | undefined
   /** What the command does with the store: see `open.ts`. Default 'read'. */
   readonly purpose?: 'read' | 'write' | 'run' | undefined
 }

@@ -32,11 +32,14 @@ type Open = typeof openUnregistered
 
 export async function openConfigured(
   loaded: LoadedConfig | undefined,
-  location: Location,
-  { purpose = 'read', create = false, isAboutTenants = false, defaultConfig = {}, ...options }: OpenOptions,
+  given: Location,
+  { purpose = 'read', create = false, isAboutTenants = false, defaultConfig = {}, url, ...options }: OpenOptions,
 ): Promise<{ readonly opened: Opened; close(): Promise<void> }> {
+  const location = url === undefined ? given : { ...given, url, folder: undefined, memory: false }
   const config: Config = loaded?.config ?? defaultConfig
-  const tenancy = (location.tenancy as Tenancy | undefined) ?? config.tenancy
+  // A line about tenants, or one that names a tenant, says by that that the store has tenants.
+  const isOfTenants = isAboutTenants || location.tenant !== undefined
+  const tenancy = (location.tenancy as Tenancy | undefined) ?? config.tenancy ?? (isOfTenants ? 'schema' : undefined)
   refuseMismatch(tenancy, location, isAboutTenants)
   const tenant = location.tenant ?? (tenancy === undefined || isAboutTenants ? undefined : location.defaultTenant)
   const storeLocation = withLocation(config, location)
@@ -120,11 +123,6 @@ function refuseMismatch(
 ): void {
   if (memory && typeof tenancy === 'object')
     throw new WrongUsage({ reason: '--memory cannot be used: the configuration places the tenants on servers' })
-  if (tenancy === undefined && (tenant !== undefined || isAboutTenants))
-    throw new WrongUsage({
-      reason: `${isAboutTenants ? 'This command' : '--tenant'} needs a store with tenants, and this store has none`,
-      hint: `tenancy: 'schema' in the configuration, or --tenancy schema`,
-    })
   if (tenant !== undefined && isAboutTenants)
     throw new WrongUsage({ reason: '--tenant cannot be used: this command is about all tenants' })
 }

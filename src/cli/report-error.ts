@@ -3,14 +3,14 @@
  *
  *     error: There is no stream order-9. [stream_not_found]
  *       try: rillflow streams list
- *       see: docs/reference/errors.md#stream_not_found
+ *       see: docs/reference/errors/stream_not_found.md
  *
  * Messages come from the library. Where they advise a call, the command for it is given here. The errors of the command line
  * itself are defined here too.
  */
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { defineError, type ErrorKind, isRillflowError } from '../core/errors.ts'
+import { defineError, type ErrorKind, errorPage, InvalidOption, isRillflowError } from '../core/errors.ts'
 import type { ExitCode } from './command.ts'
 import { type OutputOptions, printable, styleFor, toJson } from './output/output.ts'
 
@@ -76,10 +76,12 @@ const hints: Readonly<Record<string, string>> = {
   schema_outdated: 'rillflow schema plan, then rillflow schema sync',
   schema_drift: 'rillflow schema check',
   collection_not_synced: 'rillflow schema sync',
+  collection_not_found: 'rillflow documents collections',
   projection_not_synced: 'rillflow schema sync',
   consumer_not_found: 'rillflow consumers list',
   dead_letter_not_found: 'rillflow dead-letters list',
   handler_not_found: 'rillflow workflows handlers',
+  execution_not_ready: 'rillflow workflows executions',
   schedule_not_found: 'rillflow workflows schedules',
   runner_not_found: 'rillflow runners list',
   stream_not_found: 'rillflow streams list',
@@ -99,20 +101,23 @@ const hints: Readonly<Record<string, string>> = {
 function hintFor(error: unknown): string | undefined {
   if (!isRillflowError(error)) return undefined
   const { hint } = error as { hint?: unknown }
+  if (error instanceof InvalidOption && error.option === 'url') return urlHint
   if (error instanceof NothingRegistered)
     return error.path === undefined ? 'rillflow init' : `add some to ${error.path}`
   return typeof hint === 'string' ? hint : hints[error.code]
 }
 
-/** The section in the reference that comes with the package, as a path that works from the current folder. */
+const urlHint = '--url postgres://user:password@localhost:5432/shop, or no --url for the embedded store in ./.rillflow'
+
+/** The page of the reference that comes with the package, as a path that works from the current folder. */
 function docsOf(error: unknown): string | undefined {
   if (!isRillflowError(error) || isOfCommandLine(error)) return undefined
-  const page = fileURLToPath(new URL('../../docs/reference/errors.md', import.meta.url))
+  const page = fileURLToPath(new URL(`../../${errorPage(error.code)}`, import.meta.url))
   const path = relative('', page)
-  return `${path.startsWith('..') ? page : path}#${error.code}`
+  return path.startsWith('..') ? page : path
 }
 
-/** The errors of the command line need no section of their own. */
+/** The errors of the command line need no page of their own. */
 function isOfCommandLine(error: unknown): boolean {
   const kinds = [WrongUsage, ConfigFailed, NothingFound, NotConfirmed, NothingRegistered]
   return kinds.some(kind => error instanceof kind)

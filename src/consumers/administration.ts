@@ -23,6 +23,7 @@ import { settle } from '../events/order/order.ts'
 import { checkPosition } from '../events/read/log.ts'
 import { beyondHead, type Consumer, ensureConsumer } from './consumer.ts'
 import type { Consumers } from './consumers.ts'
+import { type ConsumerDescription, describeConsumer } from './describe.ts'
 import { ConsumerNotFound } from './errors.ts'
 import * as operator from './operator.ts'
 import { removeConsumers } from './remove.ts'
@@ -55,6 +56,8 @@ export interface ConsumerAdministration {
   /** Those of all processes, by name: also those that only the database knows. */
   list(options?: ListConsumersOptions): Promise<Page<ConsumerStatus>>
   status(consumer: Named, options?: GroupOption): Promise<ConsumerStatus>
+  /** Its status, and what its definition says: filter, limits, failure policy and tables. */
+  describe(consumer: Named, options?: GroupOption): Promise<ConsumerDescription>
   /** The batch that is running completes; none begins after it. */
   pause(consumer: Named, options?: GroupOption): Promise<void>
   /** Continues at once: a wait after failures is over, too. */
@@ -107,6 +110,7 @@ export function openAdministration({ consumers, services, runnables }: Administr
   const administration: ConsumerAdministration = {
     list: (options = {}) => listConsumers(consumers, options),
     status: async (of, { group = 'default' } = {}) => readGroupStatus(consumers, nameOf(of), group),
+    describe: async (of, { group = 'default' } = {}) => describeConsumer(consumers, of, group),
     async pause(of, options = {}) {
       await refuseInline(nameOf(of), 'paused')
       await change(of, options, (rows, tx) => operator.pause(log, rows, tx))
@@ -246,7 +250,13 @@ export function openAdministration({ consumers, services, runnables }: Administr
 }
 
 const optionsOfCalls = {
-  ...({ status: [1, ['group']], pause: [1, ['group']], resume: [1, ['group']], reset: [2, ['group']] } as const),
+  ...({
+    status: [1, ['group']],
+    describe: [1, ['group']],
+    pause: [1, ['group']],
+    resume: [1, ['group']],
+    reset: [2, ['group']],
+  } as const),
   ...({ remove: [1, ['group', 'dropTables']] } as const),
   ...({ runOnce: [1, ['signal']], runUntilIdle: [1, ['signal']], run: [1, ['signal']] } as const),
 }

@@ -12,7 +12,7 @@ import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
 import type { EventFilter } from '../events/read/log.ts'
 import { change } from './operator.ts'
-import { ensure } from './row.ts'
+import { ensure, type Held } from './row.ts'
 import { type BreakerOptions, checkBreaker } from './run/breaker.ts'
 import {
   type FailureEnd,
@@ -73,6 +73,25 @@ export interface Consumer {
    * around `handle`. Undefined: nothing was done, and `handle` is called.
    */
   handleAtOnce?(events: readonly RecordedEvent[], ctx: AtOnceContext): Promise<{ isPaused: boolean } | undefined>
+  /**
+   * Moves the checkpoint over a part of the log in which it wants nothing, without reading the events. Asked only far from
+   * the end. Undefined: there may be something, and the events are read.
+   */
+  passOver?(part: PassOver): Promise<PassedOver | undefined>
+}
+
+/** A part of the log, and the place of the consumer before it. */
+export interface PassOver {
+  readonly held: Held
+  /** The checkpoint that is stored. */
+  readonly from: number
+  /** Everything up to here was applied, or is not wanted. */
+  readonly after: number
+  readonly to: number
+}
+
+export interface PassedOver {
+  readonly isPaused: boolean
 }
 
 export interface AtOnceContext {
@@ -83,6 +102,8 @@ export interface AtOnceContext {
   /** The checkpoint once these events are applied. */
   readonly checkpoint: number
   readonly faults: ReadonlyMap<number, unknown>
+  /** Whether the holder before has let the lease expire. */
+  readonly isAbandoned: boolean
 }
 
 export interface BatchContext {
@@ -133,7 +154,7 @@ export interface ConsumerDefaults {
 }
 
 export function consumer(
-  given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'tables' | 'handle' | 'handleAtOnce' | 'takesFaults'>,
+  given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'tables' | 'handle' | 'handleAtOnce' | 'passOver' | 'takesFaults'>,
   options: ConsumerOptions = {},
   { onFailure, pausesWhenStopped = true }: ConsumerDefaults = {},
 ): Consumer {

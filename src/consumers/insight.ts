@@ -5,7 +5,6 @@
 import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { Settled } from '../events/order/order.ts'
-import { type OwnerName, ownerOfRow } from './dead-letters/owner.ts'
 import { isOfEarlierOpening } from './row.ts'
 import { isUnseen } from './runners/row.ts'
 import { consumerNames } from './schema.ts'
@@ -14,6 +13,8 @@ export interface ConsumerMetrics {
   readonly name: string
   readonly kind: string
   readonly state: string
+  /** Of an inline projection: the head of the log. */
+  readonly checkpoint: number
   readonly lag: number
   readonly lagSeconds: number
   readonly isPaused: boolean
@@ -76,6 +77,7 @@ export async function readConsumerMetrics(
       isLeased: row.leased,
       isUnseen: row.unseen,
       isBeyondHead: !isInline && row.checkpoint > head,
+      checkpoint: isInline ? settled : row.checkpoint,
       lag: isInline ? 0 : Math.max(0, settled - row.checkpoint),
       lagSeconds: isInline ? 0 : Math.max(0, row.lag_seconds ?? 0),
       deadLetters: row.dead_letters,
@@ -120,15 +122,4 @@ export async function readWaitingRebuilds(log: Log): Promise<WaitingRebuild[]> {
       or (c.state in ('emptying', 'rebuilding') and (c.owner is null or c.lease_until < ${names.clock}(c.lease_until)))
     order by c.name`)
   return rows.map(row => ({ projection: row.name, reason: row.is_cut ? 'cut' : 'interrupted' }))
-}
-
-/** How many dead letters each consumer has open. */
-export async function countOpenDeadLetters(log: Log): Promise<{ owner: OwnerName; count: number }[]> {
-  const rows = await log.database.run<{ consumer: string; count: number }>(sql`/* dead_letters.count_open */
-    select consumer, count(*) as count
-    from ${consumerNames(log).dead_letters}
-    where state in ('open', 'retrying')
-    group by consumer
-    order by consumer`)
-  return rows.map(({ consumer, count }) => ({ owner: ownerOfRow(consumer), count }))
 }

@@ -17,6 +17,7 @@ import { closeAfter, lockOpen } from './dead-letters/row.ts'
 import { ConsumerNotFound } from './errors.ts'
 import {
   type ConsumerState,
+  drawFence,
   freeLease,
   type Held,
   hasExpired,
@@ -54,13 +55,14 @@ export async function resume(
   executor: Executor = log.database,
   { keepsHolder = false }: Resume = {},
 ): Promise<void> {
+  const fence = await drawFence(log, executor)
   const rows = await executor.run<{ name: string }>(sql`/* consumers.resume */
     update ${consumerNames(log).consumers}
     set paused_at = null,
       state = case when state = 'repartitioning' then 'active' else state end,
       attempts = 0,
       retry_at = null
-      ${keepsHolder ? fragment`` : fragment`, ${freeLease}, ${newFence(log)}`}
+      ${keepsHolder ? fragment`` : fragment`, ${freeLease}, ${newFence(fence)}`}
     where name = any(${names}::text[])
     returning name`)
   await refuseMissing(log, executor, names, rows)
@@ -103,6 +105,7 @@ export async function move(
   { checkpoint, state, isInline }: Move,
   executor: Executor,
 ): Promise<boolean> {
+  const fence = await drawFence(log, executor)
   const rows = await executor.run<{ name: string }>(sql`/* consumers.move */
     update ${consumerNames(log).consumers} as c
     set checkpoint = ${checkpoint}::bigint,
@@ -112,7 +115,7 @@ export async function move(
       last_error = null,
       progressed_at = ${log.names.clock}(c.fence),
       ${freeLease},
-      ${newFence(log)}
+      ${newFence(fence)}
     where c.name = ${name}::text
       and (${isInline ?? null}::boolean is null or (c.state = 'inline') = ${isInline ?? null}::boolean)
     returning c.name`)
@@ -136,20 +139,22 @@ export async function change(
   executor: Executor,
 ): Promise<void> {
   const removed = Object.keys(definition).filter(key => definition[key] === undefined)
+  const fence = await drawFence(log, executor)
   await executor.run(sql`/* consumers.change */
     update ${consumerNames(log).consumers}
     set state = coalesce(${state ?? null}::text, state),
       definition = (definition - ${removed}::text[]) || ${JSON.stringify(definition)}::jsonb
-      ${keepsHolder ? fragment`` : fragment`, ${freeLease}, ${newFence(log)}`}
+      ${keepsHolder ? fragment`` : fragment`, ${freeLease}, ${newFence(fence)}`}
     where name = any(${names}::text[])`)
 }
 
 /** Frees the leases of runners that are gone: replaced by another of their name. */
 export async function free(log: Log, owners: readonly string[], executor: Executor): Promise<void> {
+  const fence = await drawFence(log, executor)
   await executor.run(sql`/* consumers.free */
     update ${consumerNames(log).consumers}
     set ${freeLease},
-      ${newFence(log)}
+      ${newFence(fence)}
     where owner = any(${owners}::text[])`)
 }
 
@@ -166,11 +171,12 @@ export async function freeAll(store: { readonly schema: string }, executor: Exec
  */
 export async function takeOver(log: Log, name: string, leaseMs: number): Promise<Lease | undefined> {
   const owner = newOwner(log)
+  const fence = await drawFence(log, log.database)
   const [row] = await log.database.run<LeaseRow>(sql`/* consumers.take_over */
     update ${consumerNames(log).consumers} as c
     set owner = ${owner}::text,
       ${lastsFor(log, leaseMs)},
-      ${newFence(log)}
+      ${newFence(fence)}
     where c.name = ${name}::text
       and c.state = 'active'
       and c.paused_at is null
@@ -208,6 +214,7 @@ export async function takeToRebuild(
   restart: boolean,
 ): Promise<TakenToRebuild | undefined> {
   const owner = newOwner(log)
+  const fence = await drawFence(log, log.database)
   const [row] = await log.database.run<LeaseRow & { state: ConsumerState; paused: boolean }>(
     sql`/* consumers.take_to_rebuild */
       update ${consumerNames(log).consumers} as c
@@ -215,7 +222,7 @@ export async function takeToRebuild(
         owner = ${owner}::text,
         ${smallerIfLost(log)},
         ${lastsFor(log, leaseMs)},
-        ${newFence(log)}
+        ${newFence(fence)}
       where c.name = ${name}::text
         and (c.state = 'active'
           or (c.state in ('emptying', 'rebuilding') and (c.owner is null or ${hasExpired(log)})))
@@ -241,11 +248,12 @@ export async function emptied(log: Log, held: Held, checkpoint: number, tx: Exec
 }
 
 export async function completeRebuild(log: Log, held: Held): Promise<void> {
+  const fence = await drawFence(log, log.database)
   const rows = await log.database.run(sql`/* consumers.complete_rebuild */
     update ${consumerNames(log).consumers}
     set state = 'active',
       ${freeLease},
-      ${newFence(log)}
+      ${newFence(fence)}
     where name = ${held.consumer}::text
       and fence = ${held.fence}::bigint
     returning name`)
@@ -279,13 +287,14 @@ export async function moveAllBack(
   hasEventsBeyond: boolean,
   tx: Executor,
 ): Promise<string[]> {
-  const { consumers, consumers_fence } = consumerNames(log)
+  const { consumers } = consumerNames(log)
   // A rebuild next to the old tables begins anew: it makes its tables itself.
   await tx.run(sql`/* consumers.forget_rebuilds */
     delete from ${consumers}
     where kind = 'projection'
       and definition ? 'rebuilds'
       and checkpoint > ${position}::bigint`)
+  const fence = await drawFence(log, tx)
   const rows = await tx.run<{ name: string; kind: string }>(sql`/* consumers.move_all_back */
     update ${consumers} as c
     set checkpoint = case when c.kind = 'projection' then 0 else ${position}::bigint end,
@@ -296,7 +305,7 @@ export async function moveAllBack(
       last_error = null,
       progressed_at = ${log.names.clock}(c.fence),
       ${freeLease},
-      fence = nextval(${consumers_fence.quoted}::regclass)
+      ${newFence(fence)}
     where c.checkpoint > ${position}::bigint
       -- An inline projection is applied with each append, so its checkpoint says nothing.
       or (c.state = 'inline' and ${hasEventsBeyond}::boolean)

@@ -50,6 +50,7 @@ export interface ProcessorDefinition<
   readonly unknown?: 'ignore' | 'fail' | undefined
 }
 
+/** A processor, as it was defined. */
 export interface Processor<M extends EventMap = never> extends Definition<'processor'> {
   /** Absent at run time: it carries the types. A processor of some of a store's events fits that store. */
   readonly '~events'?: ((map: M) => void) | undefined
@@ -57,6 +58,17 @@ export interface Processor<M extends EventMap = never> extends Definition<'proce
   readonly consumer: Consumer
 }
 
+/**
+ * Defines a consumer that handles pages of events in the transaction of its checkpoint, and stops at an error.
+ *
+ * @example
+ * ```ts
+ * const counter = defineProcessor('counter', {
+ *   events,
+ *   on: { OrderShipped: ({ data }) => console.log(data.carrier) },
+ * })
+ * ```
+ */
 export function defineProcessor<
   M extends EventMap = UntypedEvents,
   Single extends keyof M & string = never,

@@ -8,9 +8,11 @@
  * columns from `execution` on are for dead letters of handlers. `batch_limit` is the number of events of a batch that the
  * handler is known to apply in time, for the next holder. `seen_at` is when a process last had the code of the consumer.
  */
-import { type NamesOf, namesOf, type Part, sequence } from '../schema/part.ts'
 
-const objects = ['consumers', 'consumers_fence', 'runners', 'dead_letters'] as const
+import { type NamesOf, namesOf, type Part, sequence } from '../schema/part.ts'
+import { drawFences } from './consumers.sql.ts'
+
+const objects = ['consumers', 'consumers_fence', 'consumers_draw', 'runners', 'dead_letters'] as const
 export const consumerNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
 export const consumersPart: Part = {
@@ -46,7 +48,8 @@ export const consumersPart: Part = {
   role text not null,
   name text collate "C",
   consumers text[] not null,
-  routes integer[] not null
+  routes integer[] not null,
+  process jsonb
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
     `create unique index runners_name on ~runners (name) where name is not null`,
     `create table ~dead_letters (
@@ -83,5 +86,5 @@ export const consumersPart: Part = {
     `create index dead_letters_latest on ~dead_letters (state, last_failed_at, position)`,
     `create index dead_letters_state on ~dead_letters (state) where correlation_id is not null`,
   ],
-  functions: [],
+  functions: [drawFences],
 }

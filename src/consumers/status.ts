@@ -16,6 +16,7 @@ import { groupKey, groupOf, readRows } from './row-names.ts'
 import { isUnseen } from './runners/row.ts'
 import { consumerNames } from './schema.ts'
 
+/** How far a consumer is, its runner, and its last error. */
 export interface ConsumerStatus {
   readonly name: string
   readonly kind: ConsumerKind
@@ -46,9 +47,19 @@ export interface ConsumerStatus {
   readonly lease: { readonly owner: string; readonly expiresInMs: number } | undefined
   /** Those that are open or being retried; of each 10 000 are counted at most. */
   readonly deadLetters: number
+  /** A rebuild of its read model that is running, in any process, or was interrupted. */
+  readonly rebuild: RebuildStatus | undefined
   readonly lastError: StoredError | undefined
   /** When its checkpoint last moved; undefined if nothing is stored of it yet. */
   readonly progressedAt: Date | undefined
+}
+
+export interface RebuildStatus {
+  /** How far the new tables are. */
+  readonly position: number
+  /** Whether a process works on it now; otherwise it was interrupted, and the next rebuild continues it. */
+  readonly isRunning: boolean
+  readonly startedAt: Date
 }
 
 /** One row of it. */
@@ -120,7 +131,7 @@ async function statusOfNew(log: Log, { name, kind, from }: Consumer): Promise<Co
     ...{ name, kind, checkpoint, head, group: undefined, state: 'active', isRegistered: true },
     ...{ isOrphaned: false, isPaused: false },
     ...{ lag: head - checkpoint, lagSeconds: 0, attempts: 0, retryInMs: undefined, lease: undefined },
-    ...{ deadLetters: 0, lastError: undefined, progressedAt: undefined, isBeyondHead: false },
+    ...{ deadLetters: 0, rebuild: undefined, lastError: undefined, progressedAt: undefined, isBeyondHead: false },
   }
 }
 
@@ -205,6 +216,7 @@ interface StatusRow {
   owner: string | null
   expires_in: number | null
   dead_letters: number
+  rebuild: { position: number; is_running: boolean; started_at: string } | null
   last_error: StoredError | null
   progressed_at: Date
   unseen: boolean
@@ -227,6 +239,11 @@ export async function readStatus(
       case when ${isHeld(log)} then c.owner end as owner,
       (extract(epoch from c.lease_until - ${clock}(c.lease_until)) * 1000)::float8 as expires_in,
       ${cappedOpen(log, fragment`c.name`)} as dead_letters,
+      (select jsonb_build_object('position', b.checkpoint, 'started_at', b.created_at,
+          'is_running', coalesce(b.lease_until > ${clock}(b.lease_until), false))
+        from ${consumers} as b
+        where b.definition ->> 'rebuilds' = c.name
+        limit 1) as rebuild,
       (select extract(epoch from ${clock}(e.created_at) - e.created_at)::float8
         from ${log.names.events} as e
         where e.position > c.checkpoint
@@ -257,8 +274,13 @@ function statusOf(row: StatusRow, head: number): Omit<RowStatus, 'isBeyondHead'>
     retryInMs: row.retry_in !== null && row.retry_in > 0 ? row.retry_in : undefined,
     lease: row.owner === null ? undefined : { owner: row.owner, expiresInMs: Math.max(0, row.expires_in ?? 0) },
     deadLetters: Number(row.dead_letters),
+    rebuild: row.rebuild === null ? undefined : rebuildOf(row.rebuild),
     lastError: row.last_error ?? undefined,
     progressedAt: row.progressed_at,
     isUnseen: row.unseen,
   }
+}
+
+function rebuildOf({ position, is_running, started_at }: NonNullable<StatusRow['rebuild']>): RebuildStatus {
+  return { position, isRunning: is_running, startedAt: new Date(started_at) }
 }

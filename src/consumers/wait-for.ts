@@ -4,6 +4,7 @@
  */
 
 import { sleep } from '../core/abort.ts'
+import { counted } from '../core/counted.ts'
 import { type WaitOptions, waitWithin } from '../core/wait.ts'
 import { sql } from '../database/sql.ts'
 import { checkPosition } from '../events/read/log.ts'
@@ -59,6 +60,6 @@ function whatIsMissing(name: string, status: ConsumerStatus | undefined): string
   if (isPaused && attempts > 0) return `"${name}" has stopped, because an event fails with: ${error}. ${at}`
   if (isPaused) return `"${name}" is paused. ${at}`
   if (state === 'rebuilding') return `"${name}" is being rebuilt.`
-  if (attempts > 0) return `Its next event has failed ${attempts} times, with: ${error}. ${at}`
+  if (attempts > 0) return `Its next event has failed ${counted(attempts, 'time')}, with: ${error}. ${at}`
   return lease === undefined ? `No runner runs "${name}": is one started, with store.start()? ${at}` : at
 }

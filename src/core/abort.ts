@@ -136,15 +136,15 @@ export function once<T>(fn: () => Awaitable<T>): () => Promise<T> {
 }
 
 /** Waits until the work has succeeded or failed, but no longer than `limitMs`. Returns whether it has ended. */
-export async function settledWithin(work: Promise<unknown>, limitMs: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined
-  const limit = new Promise<boolean>(resolve => {
-    timer = setTimeout(resolve, limitMs, false)
+export function settledWithin(work: Promise<unknown>, limitMs: number): Promise<boolean> {
+  return new Promise(resolve => {
+    const timer = systemClock.setTimeout(() => resolve(false), limitMs)
+    const settled = (): void => {
+      timer.cancel()
+      resolve(true)
+    }
+    work.then(settled, settled)
   })
-  const settled = (): boolean => true
-  const isSettled = await Promise.race([work.then(settled, settled), limit])
-  clearTimeout(timer)
-  return isSettled
 }
 
 /**

@@ -22,13 +22,34 @@ export class RillflowError extends Error {
     Object.defineProperty(this, brand, { value: true })
   }
 
+  /** The page about this error, in the package: `node_modules/rillflow/docs/reference/errors/version_conflict.md`. */
+  get docs(): string {
+    return `node_modules/rillflow/${errorPage(this.code)}`
+  }
+
   toJSON(): Record<string, unknown> {
     const { name, message, code, retryable, ...data } = this
     return { ...data, name: this.name, code, retryable, message: this.message }
   }
 }
 
-/** True for an error of this library, of the given code if one is given. */
+/** The page about an error, in the folder of the package. */
+export function errorPage(code: string): string {
+  return `docs/reference/errors/${code}.md`
+}
+
+/**
+ * True for an error of this library, of the given code if one is given.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await store.events.append('order-9', placed, { expected: 7 })
+ * } catch (error) {
+ *   if (isRillflowError(error, 'version_conflict')) console.log(error.code)
+ * }
+ * ```
+ */
 export function isRillflowError<C extends string>(
   error: unknown,
   code?: C,

@@ -14,11 +14,12 @@
  * Measured on one core of a small server, with the time read for each: 2 million ids a second. Ids that were joined
  * from pieces of text took twice as long, and the text still had to be joined at its first use.
  */
-import { createHash, randomFillSync } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { type Clock, systemClock } from './clock.ts'
+import { fillRandom } from './host.ts'
 
 export function uuidv7Ids(options: UuidOptions = {}): Ids {
-  const { clock = systemClock, random = randomFillSync } = options
+  const { clock = systemClock, random = fillRandom } = options
   const words = new Uint16Array(blockBytes / 2)
   const bytes = new Uint8Array(words.buffer)
   const text = Buffer.from('00000000-0000-7000-8000-000000000000')
@@ -63,7 +64,7 @@ export interface Ids {
 
 export interface UuidOptions {
   clock?: Clock | undefined
-  /** Fills the whole block with random bytes. Default `crypto.randomFillSync`. */
+  /** Fills the whole block with random bytes. Default `fillRandom` of the host. */
   random?: ((block: Uint8Array) => unknown) | undefined
 }
 

@@ -18,6 +18,12 @@ export function refuseUnknownOptions(what: string, given: object, known: readonl
   }
 }
 
+/** The same for an option that is an object itself: `"backoff" of Handler "charge"`. Another value is not looked into. */
+export function refuseUnknownInside(what: string, option: string, given: unknown, known: readonly string[]): void {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) return
+  refuseUnknownOptions(`"${option}" of ${what}`, given, known)
+}
+
 /** `expected` and `expectedVersion`. */
 function isBeginning(one: string, other: string): boolean {
   return Math.min(one.length, other.length) >= 4 && (one.startsWith(other) || other.startsWith(one))

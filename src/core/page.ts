@@ -8,12 +8,17 @@
 import { InvalidOption } from './errors.ts'
 import { checkWhole, optionNames, refuseUnknownOptions } from './options.ts'
 
+/** One page of a list. */
 export interface Page<T> {
   readonly items: readonly T[]
   /** Goes back as `after` for the page that follows; undefined on the last one. */
   readonly next: string | undefined
 }
 
+/** A page ends with the item that reaches so many bytes, whatever its limit of items. */
+export const maxPageBytes: number = 8 * 1024 * 1024
+
+/** Which page of a list, and how long. */
 export interface PageOptions {
   /** The `next` of the page before. Default: the first page. */
   readonly after?: string | undefined
@@ -73,4 +78,12 @@ export function decodeCursor(after: string, length: number): unknown[] {
     option: 'after',
     reason: 'The option "after" must be the "next" of an earlier page of the same list.',
   })
+}
+
+/**
+ * How many rows a search looks at for one page: few if every row fits, else 10 000. A page of rare ones is short then, and
+ * its `next` continues behind the last row that was looked at. One of three numbers, because it is part of a statement.
+ */
+export function rowsToLookAt(isFiltered: boolean, limit: number): 101 | 501 | 10_001 {
+  return isFiltered || limit > 500 ? 10_001 : limit > 100 ? 501 : 101
 }

@@ -10,6 +10,8 @@ import { sleep, throwIfAborted } from './abort.ts'
 import type { Clock } from './clock.ts'
 import type { Awaitable } from './core.ts'
 import { isRillflowError } from './errors.ts'
+import { chance } from './host.ts'
+import { optionNames } from './options.ts'
 
 /** Calls `fn`, and again after each failure that `when` allows, at most `retries` more times; then throws the last error. */
 export async function retry<T>(fn: (attempt: number) => Awaitable<T>, options: RetryOptions): Promise<T> {
@@ -47,10 +49,18 @@ export interface Backoff {
   readonly jitter: number
 }
 
+/** The names of a backoff, for options that have one. */
+export const backoffNames: readonly string[] = optionNames<Backoff>({
+  baseMs: true,
+  factor: true,
+  maxMs: true,
+  jitter: true,
+})
+
 export const defaultBackoff: Backoff = { baseMs: 50, factor: 2, maxMs: 5000, jitter: 0.5 }
 
 /** The wait in milliseconds after the given attempt (the first is 1) has failed. */
-export function delay(backoff: Backoff, attempt: number, random: () => number = Math.random): number {
+export function delay(backoff: Backoff, attempt: number, random: () => number = chance): number {
   const { baseMs, factor, maxMs, jitter } = backoff
   // The power overflows to Infinity after some thousand attempts. It is limited first, because 0 × Infinity is NaN.
   const growth = Math.min(factor ** (attempt - 1), Number.MAX_VALUE)

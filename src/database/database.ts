@@ -51,6 +51,11 @@ export interface Database extends Executor {
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** The rows of a query in the text form of COPY. It cannot have parameters, so only numbers are put into its text. */
   copyOut(text: string): Promise<Buffer>
+  /**
+   * Tells other processes, soon: together with all that is sent within 20 ms, of all stores on this database. Only a hint,
+   * which may get lost. Embedded it tells the other stores of this process, and the guests, at once.
+   */
+  notify(channel: string, payload: string): void
   /** Calls back for each notification until the listener is closed. It reconnects when its connection is lost. */
   listen(channel: string, onNotify: (payload: string) => void): Listener
   /** Throws if it is called inside an open transaction of this database. `call` is named in the error. */

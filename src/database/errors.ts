@@ -23,6 +23,12 @@ export const ServerUnsupported: ErrorKind<'server_unsupported', { version: strin
     `The server runs PostgreSQL ${d.version}, and ${d.oldest} or newer is needed. Upgrade the server, or use another one.`,
 )
 
+export const ServerIncompatible: ErrorKind<'server_incompatible', { product: string; reason: string }> = defineError(
+  'server_incompatible',
+  d =>
+    `The server (${d.product}) cannot have a store: ${d.reason}. Use PostgreSQL 15 or newer, or Citus 13.2 or newer on it.`,
+)
+
 export const ServerFull: ErrorKind<'server_full', { address: string; reason: string }> = defineError(
   'server_full',
   d =>

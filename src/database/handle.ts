@@ -23,6 +23,9 @@ export function lendDatabase(database: Database): Database {
     runArrays: statement => ifOpen(() => database.runArrays(statement)),
     transaction: (work, options) => ifOpen(() => database.transaction(work, options)),
     copyOut: text => ifOpen(() => database.copyOut(text)),
+    notify: (channel, payload) => {
+      if (!isClosed) database.notify(channel, payload)
+    },
     async close() {
       isClosed = true
     },

@@ -19,6 +19,8 @@ export interface OldRows {
   readonly key: readonly string[]
   /** The function of the schema that gives the time. */
   readonly clock: Identifier
+  /** The function of the schema that adds milliseconds to a time. */
+  readonly later: Identifier
   /** Conditions in SQL on a row `t`; `$1` is the time before which a row is old. */
   readonly where: string
   /** True if rows are made in the order of their key, so that the first ones show whether there are more. */
@@ -61,9 +63,9 @@ function countOf([row]: readonly (readonly unknown[])[]): number {
   return Number(row![0])
 }
 
-function countRows({ label, table, clock, where }: OldRows, olderThanMs: number): Statement {
+function countRows({ label, table, clock, later, where }: OldRows, olderThanMs: number): Statement {
   const text = `/* ${label} */
-    with ${momentOf(clock)}
+    with ${momentOf(clock, later)}
     select count(*)
     from ${table} as t
     where ${beforeMoment(where)}`
@@ -71,7 +73,7 @@ function countRows({ label, table, clock, where }: OldRows, olderThanMs: number)
 }
 
 function deleteRows(old: OldRows, olderThanMs: number): Statement {
-  const { label, table, key, clock, where, isInOrder, dependents } = old
+  const { label, table, key, clock, later, where, isInOrder, dependents } = old
   const columns = key.map(column => identifier(column).quoted).join(', ')
   const source = isInOrder
     ? `(select * from ${table} order by ${columns} limit ${rowsPerChunk}) as t
@@ -88,7 +90,7 @@ function deleteRows(old: OldRows, olderThanMs: number): Statement {
       where ${others} in (select ${columns} from deleted))`
     : ''
   const text = `/* ${label} */
-    with ${momentOf(clock)},
+    with ${momentOf(clock, later)},
     old as materialized (
       select ${columns}
       from ${source}),
@@ -102,11 +104,11 @@ function deleteRows(old: OldRows, olderThanMs: number): Statement {
 }
 
 /** The time before which a row is old, computed once. `clock` has to be called over a column. */
-function momentOf(clock: Identifier): string {
+function momentOf(clock: Identifier, later: Identifier): string {
   return `given as materialized (
       select $1::float8 as older_than_ms),
     moment as materialized (
-      select ${clock}(older_than_ms) - make_interval(secs => older_than_ms / 1000) as at
+      select ${later}(${clock}(older_than_ms), -older_than_ms) as at
       from given)`
 }
 

@@ -10,6 +10,10 @@ export interface ServerFacts {
   readonly number: number
   readonly isolation: string
   readonly standby: boolean
+  /** As the server names itself. */
+  readonly product: string
+  /** The version of Citus; null without it. */
+  readonly citus: string | null
   readonly settings: Readonly<Record<string, string>>
 }
 
@@ -31,8 +35,26 @@ export function factsStatement(): Statement {
       current_setting('server_version_num')::integer as number,
       current_setting('default_transaction_isolation') as isolation,
       pg_is_in_recovery() as standby,
+      version() as product,
+      (select extversion from pg_extension where extname = 'citus') as citus,
       (select json_object_agg(name, current_setting(name))
         from unnest(${Object.keys(neededSettings)}::text[]) as needed(name)) as settings`
+}
+
+/**
+ * Why a server that speaks the language of PostgreSQL cannot have a store; undefined if it can. Positions are announced by
+ * advisory locks. On a server that takes them without locking, or where it is not proven that a commit is visible before
+ * its locks are free, readers would skip events, and no error would say so.
+ */
+export function whyIncompatible({ product, citus }: Pick<ServerFacts, 'product' | 'citus'>): string | undefined {
+  if (/CockroachDB/i.test(product)) return 'its advisory locks do not lock, so readers would skip events'
+  if (/-YB-|YugabyteDB/i.test(product))
+    return 'it is not proven that a commit is visible there before its advisory locks are free, so readers might skip events'
+  if (/Redshift|Materialize|RisingWave|QuestDB/i.test(product)) return 'it is not PostgreSQL'
+  const [major = 0, minor = 0] = (citus ?? '').split(/[.-]/).map(Number)
+  if (citus !== null && (major < 13 || (major === 13 && minor < 2)))
+    return `it has Citus ${citus}, and 13.2 or newer is needed`
+  return undefined
 }
 
 /** The settings that differ from what the store needs. */

@@ -24,12 +24,25 @@ import {
   TlsFailed,
 } from './errors.ts'
 
-/** The five-character SQLSTATE of a driver's error, if it has one. */
+/**
+ * The five-character SQLSTATE of a driver's error, if it has one. Citus reports some failures of a node as an internal
+ * error (XX000), whose text is the node's own.
+ */
 export function sqlStateOf(error: unknown): string | undefined {
-  const code = (error as { code?: unknown } | null)?.code
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown }
+  if (code === internalError && typeof message === 'string') return stateOfNode(message) ?? code
   // Every SQLSTATE has a digit. EPIPE, the code of a socket, has none.
   return typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) ? code : undefined
 }
+
+/** A row that a node refused, or a commit that one node may have, and the coordinator does not know of. */
+function stateOfNode(message: string): string | undefined {
+  if (message.includes('duplicate key value violates unique constraint')) return uniqueViolation
+  if (/could not commit transaction .*on at least one active node|failure on connection/.test(message)) return '08007'
+  return undefined
+}
+
+const internalError = 'XX000'
 
 /** Turns an error of one of our own statements into one of `errors.ts`. */
 export function toRillflowError(error: unknown, statement: string): RillflowError {

@@ -15,16 +15,19 @@ export function refuseUnstorable(statement: string, text: string, values: readon
 }
 
 function faultOf(value: unknown): string | undefined {
-  if (typeof value === 'string') {
-    if (value.includes('\0')) return 'contains a NUL character'
-    return (value as WellFormed).isWellFormed() ? undefined : 'contains half of a character (an unpaired surrogate)'
-  }
+  if (typeof value === 'string') return textFaultOf(value)
   if (!Array.isArray(value)) return undefined
   for (const each of value) {
     const fault = faultOf(each)
     if (fault !== undefined) return fault
   }
   return undefined
+}
+
+/** Why a text cannot be stored; undefined if it can. */
+export function textFaultOf(text: string): string | undefined {
+  if (text.includes('\0')) return 'contains a NUL character'
+  return (text as WellFormed).isWellFormed() ? undefined : 'contains half of a character (an unpaired surrogate)'
 }
 
 /** Of Node 20 and newer. */

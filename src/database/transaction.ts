@@ -65,6 +65,7 @@ export interface ForeignQuery {
   readonly types?: { getTypeParser(oid: number, format?: string): (text: string) => unknown }
 }
 
+/** What the option `tx` takes: a transaction of `store.transaction`, a client of `pg`, or an adapter's result. */
 export type AnyTransaction = Transaction | ForeignTransaction
 
 export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
@@ -72,23 +73,43 @@ export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
   return 'savepoint' in tx && 'runArrays' in tx
 }
 
-/** The handles of other libraries, by a method that each has. */
-const libraries: Readonly<Record<string, string>> = {
-  execute: 'Drizzle',
-  selectFrom: 'Kysely',
-  $queryRawUnsafe: 'Prisma',
-  unsafe: 'postgres.js',
-  raw: 'Knex',
+interface Library {
+  readonly name: string
+  /** Members that only its transactions have. */
+  readonly members: readonly string[]
+  /** The expression that gives a transaction that is taken. */
+  readonly use: string
 }
+
+/** The transactions of other libraries, the most particular first. */
+const libraries: readonly Library[] = [
+  {
+    name: 'MikroORM',
+    members: ['getTransactionContext', 'persist'],
+    use: 'await em.getTransactionContext().client.acquireConnection()',
+  },
+  { name: 'TypeORM', members: ['queryRunner', 'createQueryBuilder'], use: 'await manager.queryRunner.connect()' },
+  { name: 'TypeORM', members: ['startTransaction', 'manager'], use: 'await queryRunner.connect()' },
+  { name: 'Kysely', members: ['selectFrom', 'withoutPlugins'], use: 'fromKysely(trx)' },
+  { name: 'Prisma', members: ['$queryRawUnsafe'], use: 'fromPrisma(tx)' },
+  { name: 'postgres.js', members: ['unsafe', 'typed'], use: 'fromPostgresJs(sql)' },
+  { name: 'Drizzle', members: ['execute', 'select'], use: 'fromDrizzle(tx)' },
+  { name: 'Knex', members: ['raw', 'client'], use: 'await trx.client.acquireConnection()' },
+]
 
 /** Refuses anything that cannot run our statements, before it is a TypeError somewhere inside. */
 export function refuseUnknownTransaction(tx: unknown): void {
-  const methods = (typeof tx === 'object' || typeof tx === 'function' ? (tx ?? {}) : {}) as Record<string, unknown>
-  if (typeof methods.query === 'function' || typeof methods.runArrays === 'function') return
-  const library = Object.keys(libraries).find(name => typeof methods[name] === 'function')
-  const given = library === undefined ? describe(tx) : `a transaction of ${libraries[library]}`
-  const reason = `The option "tx" is ${given}, which has no query({ text, values }). Pass the handle of store.transaction(tx => …), a pg client with an open transaction, or an object whose query() runs the statement in your transaction.`
-  throw new InvalidOption({ option: 'tx', reason })
+  const given = (typeof tx === 'object' || typeof tx === 'function' ? (tx ?? {}) : {}) as Record<string, unknown>
+  if (typeof given.runArrays === 'function') return
+  const library = libraries.find(({ members }) => members.every(member => member in given))
+  if (library === undefined && typeof given.query === 'function') return
+  throw new InvalidOption({
+    option: 'tx',
+    reason:
+      library === undefined
+        ? `The option "tx" is ${describe(tx)}, which has no query({ text, values }). Pass the handle of store.transaction(tx => …), a pg client with an open transaction, or a transaction of your library by an adapter of 'rillflow/transactions'.`
+        : `The option "tx" is a transaction of ${library.name}, which does not run our statements as it is. Pass { tx: ${library.use} }${library.use.startsWith('from') ? `, with import { ${library.use.replace(/\(.*/, '')} } from 'rillflow/transactions'` : ''}.`,
+  })
 }
 
 /**

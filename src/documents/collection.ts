@@ -17,6 +17,7 @@ import type { Clock } from '../core/clock.ts'
 import type { Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Ids } from '../core/id.ts'
+import { nearestName } from '../core/name.ts'
 import { describe, refuseUnknownOptions } from '../core/options.ts'
 import type { Database, Executor } from '../database/database.ts'
 import { Identifier, identifier, sql } from '../database/sql.ts'
@@ -26,7 +27,7 @@ import { planTables } from '../schema/plan.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { DeclaredTable, TableRegistry } from '../schema/table.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
-import { CollectionNotSynced, CollectionReadOnly } from './errors.ts'
+import { CollectionNotFound, CollectionNotSynced, CollectionReadOnly } from './errors.ts'
 import type { IndexingOptions } from './indexes.ts'
 import { checkCollectionName, collectionTable, historyName, historyTable } from './table.ts'
 
@@ -73,7 +74,15 @@ const optionNames = [
   ...['gin', 'indexes', 'columns', 'search'],
 ]
 
-/** Defines a collection: `store.documents(customers)` reads and writes its documents. */
+/**
+ * Defines a collection: `store.documents(customers)` reads and writes its documents.
+ *
+ * @example
+ * ```ts
+ * const suppliers = defineCollection<{ name: string; city: string }>('suppliers', { indexes: ['city'] })
+ * await store.documents(suppliers).put('s-1', { name: 'Tea & Co', city: 'Leeds' })
+ * ```
+ */
 export function defineCollection<Doc extends object = Record<string, unknown>>(
   name: string,
   options: CollectionOptions<Doc> = {},
@@ -143,7 +152,7 @@ export function openCollection(parts: DocumentParts, name: string, given: Collec
     table: identifier(schema, tableName),
     clock: identifier(schema, 'clock'),
     historyTable: keepsHistory ? identifier(schema, historyName(tableName)) : undefined,
-    state: { isReady: declared.length === 0, isMissing: false, looking: undefined },
+    state: { isReady: declared.length === 0 && given.readOnly !== true, isMissing: false, looking: undefined },
   }
 }
 
@@ -188,16 +197,41 @@ export async function prepared(collection: OpenCollection, options: CallOptions 
   const executor = options.tx === undefined ? parts.database : parts.executorOf(options.tx)
   if (state.isReady) return executor
   if (collection.readModel !== undefined) await lookForReadModel(collection, executor)
+  else if (collection.declared.length === 0) await requireTable(collection, executor)
   else await makeReady(collection, options.tx === undefined ? undefined : executor)
   return executor
 }
 
-async function lookForReadModel({ parts, tableName, state }: OpenCollection, executor: Executor): Promise<void> {
+async function lookForReadModel(collection: OpenCollection, executor: Executor): Promise<void> {
+  const { state } = collection
+  state.isReady = await hasTable(collection, executor)
+  state.isMissing = !state.isReady
+}
+
+/** A collection that only reads makes no table: it says which one there is not. */
+async function requireTable(collection: OpenCollection, executor: Executor): Promise<void> {
+  const { name, parts, state } = collection
+  state.isReady = await hasTable(collection, executor)
+  if (state.isReady) return
+  const { name: schema } = parts.schema
+  const rows = await executor.run<{ name: string }>(sql`/* documents.table_names */
+    select c.relname::text as name
+    from pg_class as c
+    join pg_namespace as n on n.oid = c.relnamespace
+    join pg_attribute as a on a.attrelid = c.oid
+    where n.nspname = ${schema}::text
+      and c.relkind = 'r'
+      and a.attname = 'body'
+    limit 1000`)
+  const names = rows.map(row => row.name).filter(each => !each.includes('__'))
+  throw new CollectionNotFound({ collection: name, schema, nearest: nearestName(name, names) })
+}
+
+async function hasTable({ parts, tableName }: OpenCollection, executor: Executor): Promise<boolean> {
   const table = identifier(parts.schema.name, tableName)
   const [row] = await executor.run<{ exists: boolean }>(sql`/* documents.has_table */
     select to_regclass(${table.quoted}::text) is not null as exists`)
-  state.isReady = row?.exists === true
-  state.isMissing = !state.isReady
+  return row?.exists === true
 }
 
 /** The same for a call that writes. */

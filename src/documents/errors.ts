@@ -37,6 +37,12 @@ export const InvalidDocument: ErrorKind<'invalid_document', Which & { path: stri
   'invalid_document',
   d => `${named(d)}: ${d.path} ${d.reason}. Nothing was written.`,
 )
+export const DocumentTooLarge: ErrorKind<'document_too_large', Which & { bytes: number; maxBytes: number }> =
+  defineError(
+    'document_too_large',
+    d =>
+      `${named(d)} takes ${d.bytes} bytes as the database gives it back, and at most ${d.maxBytes} are read. Select single fields of it, or put or delete it by its id, which does not read it.`,
+  )
 export const UniqueViolation: ErrorKind<
   'unique_violation',
   { collection: string; index: string; fields: string[]; value: unknown }
@@ -85,6 +91,13 @@ export const CollectionNotSynced: ErrorKind<
     ? 'Tables are not made inside a transaction: await ready() before it, or call store.schema.sync()'
     : 'Call store.schema.sync() after defining it, or open the store with { migrate: true }'
   return `Collection ${d.collection} cannot be used, because the schema lacks ${d.missing.join(', ')}. ${remedy}.`
+})
+export const CollectionNotFound: ErrorKind<
+  'collection_not_found',
+  { collection: string; schema: string; nearest: string | undefined }
+> = defineError('collection_not_found', d => {
+  const suggestion = d.nearest === undefined ? '' : ` Did you mean ${JSON.stringify(d.nearest)}?`
+  return `There is no collection ${JSON.stringify(d.collection)} in schema ${d.schema}.${suggestion} A collection is made by the first write to it, or by store.schema.sync().`
 })
 export const CollectionReadOnly: ErrorKind<'collection_read_only', { collection: string }> = defineError(
   'collection_read_only',

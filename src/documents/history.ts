@@ -15,18 +15,27 @@
  */
 import { InvalidOption } from '../core/errors.ts'
 import { describe, refuseUnknownOptions } from '../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../core/page.ts'
+import {
+  decodeCursor,
+  encodeCursor,
+  maxPageBytes,
+  type Page,
+  type PageOptions,
+  pageOf,
+  pageOptionNames,
+} from '../core/page.ts'
 import { Identifier, type Statement, sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
 import { checkExpected, checkId } from './body.ts'
 import { type CallOptions, type OpenCollection, prepared } from './collection.ts'
 import { runRead } from './execute.ts'
-import { type StoredDocument, toDocument } from './read.ts'
+import { documentMeasures, type StoredDocument, toDocument } from './read.ts'
+import { isCutShort, tooLarge, withSizes } from './size.ts'
 
 /** One version of a document; the last one of a document that was deleted for good has no data. */
 export type DocumentVersion<Doc = unknown> = Omit<StoredDocument<Doc>, 'data'> & { readonly data: Doc | undefined }
 
-/** `limit`: the most versions of one page. Default 1000. */
+/** `limit`: the most versions of one page, which ends earlier after 8 MiB. Default 1000. */
 export interface HistoryOptions extends CallOptions, PageOptions {}
 
 /** The versions of a document, oldest first. */
@@ -45,22 +54,28 @@ export async function readHistory(
     throw new InvalidOption({ option: 'limit', reason })
   }
   const executor = await prepared(collection, options)
-  const rows = await runRead(
-    collection,
-    executor,
-    sql`/* documents.history */
-    select id, body, version, created_at, updated_at, created_by, updated_by, deleted_at
-    from ${history}
-    where id = ${id}::text
-      and version > ${after}::bigint
-    order by version
-    limit ${limit + 1}::bigint`,
-  )
-  return pageOf(
-    rows.map(row => toVersion(collection, row)),
-    limit,
-    last => [last.version],
-  )
+  const versions: DocumentVersion[] = []
+  let isCut = false
+  // The database measures all versions that it reads, also those that no longer fit, so it reads few before many.
+  for (let wanted = 101, left = maxPageBytes; versions.length <= limit && !isCut; wanted *= 4) {
+    const asked = Math.min(wanted, limit + 1 - versions.length)
+    const { label, text, values } = sql`/* documents.history */
+      select id, body, version, created_at, updated_at, created_by, updated_by, deleted_at
+      from ${history}
+      where id = ${id}::text
+        and version > ${versions.at(-1)?.version ?? after}::bigint
+      order by version
+      limit ${asked}::bigint`
+    const measured = withSizes(label, text, documentMeasures, Math.max(1, left))
+    const rows = await runRead(collection, executor, { label, text: measured, values })
+    versions.push(...rows.map(row => toVersion(collection, row)))
+    left -= Number(rows.at(-1)?.at(-2) ?? 0)
+    isCut = isCutShort(rows) || (left <= 0 && rows.length === asked && versions.length <= limit)
+    if (rows.length < asked) break
+  }
+  return isCut
+    ? { items: versions, next: encodeCursor([versions.at(-1)!.version]) }
+    : pageOf(versions, limit, last => [last.version])
 }
 
 /** The document as it was at a time, or at a version; undefined if it did not exist then. */
@@ -101,7 +116,7 @@ function historyOf(collection: OpenCollection): Identifier {
 }
 
 function toVersion(collection: OpenCollection, row: readonly unknown[]): DocumentVersion {
-  if (row[1] !== null) return toDocument(collection, row)
+  if (row[1] !== null || tooLarge(row, documentMeasures.length) !== undefined) return toDocument(collection, row)
   const { data: _, ...rest } = toDocument({ ...collection, options: {} }, row)
   return { ...rest, data: undefined }
 }

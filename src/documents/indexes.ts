@@ -20,9 +20,11 @@
  * PostgreSQL computes a column from the body, so it always matches the body. It is made with the table only: adding one
  * later would rewrite every row under a lock.
  */
+
 import { createHash } from 'node:crypto'
 import { InvalidOption } from '../core/errors.ts'
 import { textFault } from '../core/name.ts'
+import { refuseUnknownInside } from '../core/options.ts'
 import { identifier } from '../database/sql.ts'
 import { type DeclaredColumn, type DeclaredIndex, TrustedSql } from '../schema/table.ts'
 import type { Condition } from './query/condition.ts'
@@ -109,12 +111,16 @@ export interface PlainIndex
   readonly method: 'btree' | 'gin'
 }
 
+const indexNames = ['path', 'paths', 'as', 'lower', 'method', 'unique', 'where', 'name']
+
 /** The indexes of a collection, all in one form. */
 export function indexesIn({ indexes = [] }: Pick<IndexingOptions, 'indexes'>): PlainIndex[] {
   return indexes.map(given => {
     const index: FieldIndex | CompoundIndex = typeof given === 'string' ? { path: given } : given
+    refuseUnknownInside('a collection', 'indexes', index, indexNames)
     const { unique = false, where, name } = index
     if (!('paths' in index)) return { parts: [index], method: index.method ?? 'btree', unique, where, name }
+    for (const part of index.paths) refuseUnknownInside('a collection', 'indexes', part, ['path', 'as', 'lower'])
     const parts = index.paths.map(part => (typeof part === 'string' ? { path: part } : part))
     return { parts, method: 'btree', unique, where, name }
   })
@@ -123,6 +129,7 @@ export function indexesIn({ indexes = [] }: Pick<IndexingOptions, 'indexes'>): P
 /** The columns of a collection, all in one form. */
 function columnsIn({ columns = [] }: Pick<IndexingOptions, 'columns'>): { path: string; as: Kind; name: string }[] {
   return columns.map(given => {
+    refuseUnknownInside('a collection', 'columns', given, ['path', 'as', 'name'])
     const { path, as = 'text', name = plain(path) } = typeof given === 'string' ? { path: given } : given
     return { path, as, name }
   })
@@ -172,6 +179,7 @@ export function layoutOf(options: IndexingOptions): Layout {
 }
 
 function searchOf(given: IndexingOptions['search']): SearchFields {
+  refuseUnknownInside('a collection', 'search', given, ['fields', 'language'])
   const { fields, language = defaultLanguage } = given === undefined || isList(given) ? { fields: given ?? [] } : given
   return { fields: fields.map(stepsOf), language: checkLanguage(language) }
 }

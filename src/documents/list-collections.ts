@@ -3,6 +3,7 @@
  * number of documents is the server's estimate, because an exact one would read every row.
  */
 import { type Page, type PageOptions, pageOfAll } from '../core/page.ts'
+import type { Database } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { IndexAdvice } from './advisor.ts'
 import type { DocumentParts } from './collection.ts'
@@ -23,6 +24,25 @@ export interface CollectionDescription {
   readonly hasHistory: boolean
   /** Indexes that the queries of this process would have used. */
   readonly advice: readonly IndexAdvice[]
+}
+
+/** The tables of a schema that have the columns of a collection, and values that are not stored in their rows. */
+export async function listLargeTables(database: Database, schema: string): Promise<string[]> {
+  const rows = await database.run<{ name: string }>(sql`/* documents.tables */
+    select c.relname::text as name
+    from pg_class as c
+    join pg_namespace as n on n.oid = c.relnamespace
+    where n.nspname = ${schema}::text
+      and c.relkind = 'r'
+      and c.relname not like '%\\_\\_%'
+      and c.reltoastrelid <> 0
+      and pg_relation_size(c.reltoastrelid) > 0
+      and (select count(*)
+        from pg_attribute as a
+        where a.attrelid = c.oid
+          and a.attname in ('id', 'body', 'version', 'created_at', 'updated_at', 'deleted_at')) = 6
+    order by c.relname`)
+  return rows.map(({ name }) => name)
 }
 
 export async function listCollections(

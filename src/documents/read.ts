@@ -1,8 +1,12 @@
 /** Reading documents by id. */
-import { sql } from '../database/sql.ts'
+import { isRillflowError } from '../core/errors.ts'
+import type { Executor } from '../database/database.ts'
+import { type Statement, sql } from '../database/sql.ts'
 import { checkId, readBody } from './body.ts'
 import { type CallOptions, type OpenCollection, prepared } from './collection.ts'
+import { DocumentTooLarge } from './errors.ts'
 import { runRead, runRows } from './execute.ts'
+import { maxReadBytes, tooLarge, withSizes } from './size.ts'
 
 /** A document, with its version, times and writers. */
 export interface StoredDocument<Doc = unknown> {
@@ -16,6 +20,8 @@ export interface StoredDocument<Doc = unknown> {
   readonly updatedBy?: string | undefined
   /** Set on soft-deleted documents, which are returned only with `includeDeleted`. */
   readonly deletedAt?: Date | undefined
+  /** The size of a document that is too large to be read, in bytes. Its `data` throws `DocumentTooLarge`. */
+  readonly tooLarge?: number | undefined
 }
 
 export interface ReadOptions extends CallOptions {
@@ -31,9 +37,7 @@ export async function getDocument(
   checkId(id)
   const executor = await prepared(collection, options)
   // The id is known, so it is not selected: a column costs the driver more than the server.
-  const [row] = await runRead(
-    collection,
-    executor,
+  const statement =
     options.includeDeleted === true
       ? sql`/* documents.get_any */
           select body, version, created_at, updated_at, created_by, updated_by, deleted_at
@@ -43,9 +47,15 @@ export async function getDocument(
           select body, version, created_at, updated_at, created_by, updated_by
           from ${collection.table} as d
           where id = ${id}::text
-            and deleted_at is null`,
+            and deleted_at is null`
+  const measured = documentMeasures.slice(1, options.includeDeleted === true ? undefined : -1)
+  const [row] = await runRead(collection, executor, statement).catch(error =>
+    readSized(collection, executor, options, statement, measured, error),
   )
-  return row === undefined ? undefined : toDocument(collection, [id, ...row])
+  if (row === undefined) return undefined
+  const bytes = tooLarge(row, measured.length)
+  if (bytes !== undefined) throw documentTooLarge(collection, id, bytes)
+  return toDocument(collection, [id, ...row.slice(0, measured.length)])
 }
 
 /** The documents that exist, by id. */
@@ -57,14 +67,13 @@ export async function getDocuments(
   for (const id of ids) checkId(id)
   const executor = await prepared(collection, options)
   if (ids.length === 0) return new Map()
-  const rows = await runRead(
-    collection,
-    executor,
-    sql`/* documents.get_many */
+  const statement = sql`/* documents.get_many */
     select id, body, version, created_at, updated_at, created_by, updated_by, deleted_at
     from ${collection.table} as d
     where id = any(${ids}::text[])
-      and (deleted_at is null or ${options.includeDeleted === true}::boolean)`,
+      and (deleted_at is null or ${options.includeDeleted === true}::boolean)`
+  const rows = await runRead(collection, executor, statement).catch(error =>
+    readSized(collection, executor, options, statement, documentMeasures, error),
   )
   const found = new Map(rows.map(row => [row[0] as string, toDocument(collection, row)]))
   // In the order of the ids that were given.
@@ -104,8 +113,34 @@ export async function countDocuments(collection: OpenCollection, options: ReadOp
   return Number(row![0])
 }
 
-/** A row of the columns as they are selected above. */
+/** Which of the columns of a document are measured. */
+export const documentMeasures: readonly boolean[] = [false, true, false, false, false, false, false, false]
+
+/**
+ * Reads again, without the bodies that no process can read, after an answer was too large. Inside a transaction the answer
+ * has ended the transaction.
+ */
+async function readSized(
+  collection: OpenCollection,
+  executor: Executor,
+  { tx }: CallOptions,
+  { label, text, values }: Statement,
+  measured: readonly boolean[],
+  error: unknown,
+): Promise<unknown[][]> {
+  if (!isRillflowError(error, 'result_too_large') || tx !== undefined) throw error
+  return runRead(collection, executor, { label, text: withSizes(label, text, measured), values })
+}
+
+export function documentTooLarge({ name }: OpenCollection, id: string, bytes: number): Error {
+  return new DocumentTooLarge({ collection: name, id, bytes, maxBytes: maxReadBytes })
+}
+
+/** A row of the columns as they are selected above, and of those of `withSizes` if it has them. */
 export function toDocument(collection: OpenCollection, row: readonly unknown[]): StoredDocument {
+  const width = documentMeasures.length
+  const bytes = row.length > width ? tooLarge(row, width) : undefined
+  if (bytes !== undefined) return toLargeDocument(collection, row, bytes)
   const [id, body, version, createdAt, updatedAt, createdBy, updatedBy, deletedAt] = row as DocumentRow
   const document: Mutable<StoredDocument> = {
     id,
@@ -118,6 +153,23 @@ export function toDocument(collection: OpenCollection, row: readonly unknown[]):
   if (updatedBy !== null) document.updatedBy = updatedBy
   if (deletedAt) document.deletedAt = deletedAt
   return document
+}
+
+/** Everything but its data, which throws. */
+function toLargeDocument(collection: OpenCollection, row: readonly unknown[], bytes: number): StoredDocument {
+  const { data: _, ...document } = toDocument({ ...collection, options: {} }, row.slice(0, documentMeasures.length))
+  return withoutValue({ ...document, tooLarge: bytes }, 'data', () =>
+    documentTooLarge(collection, document.id, bytes),
+  ) as StoredDocument
+}
+
+/** A property that throws where it is used. It is not among the keys, so that the rest can be copied and printed. */
+export function withoutValue(target: object, name: string, makeError: () => Error): object {
+  return Object.defineProperty(target, name, {
+    get(): never {
+      throw makeError()
+    },
+  })
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }

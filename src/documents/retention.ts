@@ -9,13 +9,14 @@ export interface VersionedStore {
   readonly schema: string
   /** The function of the schema that gives the time. */
   readonly clock: Identifier
+  readonly later: Identifier
 }
 
 /**
  * Versions that were replaced long ago. A version is needed as long as it answers how a document was at some time within
  * the retention. The last version, also the mark of a deletion, stays: it gives the next version its number.
  */
-export async function oldVersions({ database, schema, clock }: VersionedStore): Promise<OldRows[]> {
+export async function oldVersions({ database, schema, clock, later }: VersionedStore): Promise<OldRows[]> {
   const tables = await readHistoryTables(database, schema)
   return tables.map(name => {
     const table = identifier(schema, name)
@@ -24,6 +25,7 @@ export async function oldVersions({ database, schema, clock }: VersionedStore): 
       table,
       key: ['id', 'version'],
       clock,
+      later,
       where: `exists (
           select
           from ${table} as n

@@ -24,6 +24,11 @@ import type { AsJson, ObjectAsJson } from '../core/as-json.ts'
  *     const events = defineEvents<ShopEvents>(schemas)
  *
  * Definitions combine by spreading: `defineEvents({ ...orders.schemas, ...billing.schemas })`.
+ *
+ * @example
+ * ```ts
+ * const cartEvents = defineEvents<{ type: 'CartOpened'; data: { customer: string } }>()
+ * ```
  */
 export function defineEvents<Events extends object>(): EventDefinitions<MapOf<Events>>
 export function defineEvents<Schemas extends EventSchemas>(schemas: Schemas): EventDefinitions<EventsIn<Schemas>>
@@ -32,6 +37,7 @@ export function defineEvents(schemas: object = {}): EventDefinitions<UntypedEven
   return { schemas: schemas as SchemasOf<UntypedEvents>, create: (type, data) => ({ type, data }) }
 }
 
+/** The events of a store: their types, and their schemas where there are any. */
 export interface EventDefinitions<M extends EventMap = UntypedEvents> {
   /**
    * The schemas by type name. A type that is given as `undefined` is not checked; one that is not given is refused, if
@@ -99,6 +105,8 @@ export interface RecordedEventOf<Type extends string, Data> {
   readonly causationId?: string | undefined
   readonly userId?: string | undefined
   readonly createdAt: Date
+  /** Set on an event that is too large to be read: its `data` throws `EventTooLarge`, and it has no headers. */
+  readonly isTooLarge?: true | undefined
 }
 
 /** The types that code may be given for: those of the map, and `'*'` for all types without code of their own. */

@@ -26,6 +26,15 @@ export const DuplicateEventId: ErrorKind<'duplicate_event_id', { eventIds: strin
   d => `Event id ${d.eventIds.join(', ')} is taken by another event. Leave the id out, or make a new one per event.`,
 )
 
+export const EventTooLarge: ErrorKind<
+  'event_too_large',
+  { eventId: string; stream: string; position: number; maxBytes: number }
+> = defineError(
+  'event_too_large',
+  d =>
+    `Event ${d.eventId} at position ${d.position} of stream ${d.stream} takes more than the ${d.maxBytes} bytes that are read, so it comes without its data. Read parts of it with SQL (data -> 'field').`,
+)
+
 export const StreamArchived: ErrorKind<'stream_archived', { stream: string }> = defineError(
   'stream_archived',
   d => `Stream ${d.stream} is archived. Restore it (store.streams.restore), or append with { allowArchived: true }.`,

@@ -33,6 +33,10 @@ export type LogNames = Readonly<Record<(typeof objects)[number], Identifier>>
 
 const objects = [
   'clock',
+  'later',
+  'to_ms',
+  'stamp',
+  'state_entry',
   'events',
   'streams',
   'idempotency_keys',
@@ -40,6 +44,7 @@ const objects = [
   'imports',
   'events_position',
   'announce',
+  'draw',
   'settle',
   'append_one',
   'append_batch',

@@ -16,6 +16,7 @@ export function oldIdempotencyKeys({ names }: Pick<Log, 'names'>): OldRows {
     table: names.idempotency_keys,
     key: ['key'],
     clock: names.clock,
+    later: names.later,
     where: 't.created_at < $1',
   }
 }
@@ -28,7 +29,7 @@ export async function readArchivedStreams(
   const rows = await database.run<{ stream: string }>(sql`/* events.archived_streams */
     select s.stream
     from ${names.streams} as s
-    where s.archived_at < ${names.clock}(s.archived_at) - make_interval(secs => ${olderThanMs}::float8 / 1000)
+    where s.archived_at < ${names.later}(${names.clock}(s.archived_at), -${olderThanMs}::float8)
       and s.stream > ${after}::text
       and exists (
         select
@@ -61,7 +62,7 @@ export async function readFreeStreams(
     select s.stream
     from ${names.streams} as s
     where s.stream = any(${streams}::text[])
-      and s.archived_at < ${names.clock}(s.archived_at) - make_interval(secs => ${olderThanMs}::float8 / 1000)
+      and s.archived_at < ${names.later}(${names.clock}(s.archived_at), -${olderThanMs}::float8)
       and (${readTo ?? null}::bigint is null or ${readTo ?? null}::bigint >= (
         select e.position
         from ${names.events} as e

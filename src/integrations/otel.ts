@@ -33,6 +33,7 @@ import {
 import type { Span, SpanCause, SpanName } from '../telemetry/span.ts'
 import { channels } from '../telemetry/telemetry.ts'
 
+/** Which spans go where. */
 export interface OpenTelemetryOptions {
   /** Default: the one that is registered globally. */
   tracerProvider?: TracerProvider | undefined
@@ -40,11 +41,21 @@ export interface OpenTelemetryOptions {
   schema?: string | undefined
 }
 
+/** The connection of the stores of this process with OpenTelemetry. */
 export interface OpenTelemetryBridge extends Disposable {
   /** Disconnects the bridge. Spans that have begun are still ended. */
   stop(): void
 }
 
+/**
+ * Every span of the stores in this process becomes a span of OpenTelemetry, until `stop()`.
+ *
+ * @example
+ * ```ts
+ * const bridge = connectOpenTelemetry()
+ * bridge.stop()
+ * ```
+ */
 export function connectOpenTelemetry(options: OpenTelemetryOptions = {}): OpenTelemetryBridge {
   const provider = options.tracerProvider ?? trace.getTracerProvider()
   const tracer = provider.getTracer('rillflow')

@@ -18,6 +18,7 @@
  * A live one stores nothing: its stream is folded when it is read, so the answer is never behind.
  */
 import type { ReadStored } from '../aggregates/projected.ts'
+import type { AsJson } from '../core/as-json.ts'
 import { isPromise } from '../core/core.ts'
 import { InvalidOption, isRillflowError } from '../core/errors.ts'
 import { encodeJson } from '../core/json.ts'
@@ -49,6 +50,7 @@ import {
 } from './projection.ts'
 import { tableNames, versionTables } from './table.ts'
 
+/** A document projection, as it was defined. `store.documents(projection)` reads it. */
 export interface DocumentProjection<Doc = unknown, M extends EventMap = never> extends Projection<M> {
   /** Absent at run time: it carries the type to where documents are read. */
   readonly '~document'?: Doc | undefined
@@ -80,14 +82,30 @@ export interface DocumentProjectionDefinition<M extends EventMap, Doc, Type exte
 /**
  * By type, where `'*'` is for types that have no function of their own; or one function for all. The function types are
  * inside of a conditional: TypeScript would otherwise take a literal such as 'paid' for any text, while it still infers
- * the document.
+ * the document. A `Date` in it is text when the next event comes, as it is everywhere after it was stored.
  */
 export type EvolveDocument<M extends EventMap, Doc, Type extends string> = [Type] extends [never]
   ? [Doc] extends [infer D]
-    ? (document: D, event: RecordedEvent<M>) => D | null
+    ? (document: AsJson<D>, event: RecordedEvent<M>) => D | AsJson<D> | null
     : never
-  : { readonly [T in Type]: [Doc] extends [infer D] ? (document: D, event: RecordedEventAt<M, T>) => D | null : never }
+  : {
+      readonly [T in Type]: [Doc] extends [infer D]
+        ? (document: AsJson<D>, event: RecordedEventAt<M, T>) => D | AsJson<D> | null
+        : never
+    }
 
+/**
+ * Defines a read model of documents: one for each stream, or for each key of `identity`, folded from events.
+ *
+ * @example
+ * ```ts
+ * const spending = defineDocumentProjection('spending', {
+ *   events,
+ *   initial: () => ({ cents: 0 }),
+ *   evolve: { OrderPlaced: (sum, { data }) => ({ cents: sum.cents + data.cents }) },
+ * })
+ * ```
+ */
 export function defineDocumentProjection<
   M extends EventMap = UntypedEvents,
   Doc extends object | null = object,
@@ -165,11 +183,30 @@ function checkedFold(
   return (document, event, id) => {
     const after = handlerFor(handlers, name, event)(document ?? initial(id), event)
     if (after === null) return undefined
-    if (typeof after === 'object' && !isPromise(after as object)) return after
+    if (typeof after === 'object' && !isPromise(after as object)) return withTextDates(after, 4)
     const what = typeof after === 'object' ? 'a promise' : typeof after
     const reason = `is ${what} after ${event.type}: return the document, or null to delete it`
     throw new InvalidProjectionValue({ projection: name, path: `document ${JSON.stringify(id)}`, reason })
   }
+}
+
+/**
+ * The next event of a batch, and of a live projection, finds dates as text, as it would find them stored. As deep as the
+ * type says so. A value without dates is not copied.
+ */
+function withTextDates(value: unknown, depth: number): unknown {
+  if (typeof value !== 'object' || value === null || depth === 0) return value
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? value : value.toJSON()
+  let copy: Record<string, unknown> | undefined
+  for (const key of Object.keys(value)) {
+    const item = (value as Record<string, unknown>)[key]
+    if (typeof item !== 'object' || item === null) continue
+    const text = withTextDates(item, depth - 1)
+    if (text === item) continue
+    copy ??= (Array.isArray(value) ? [...value] : { ...value }) as Record<string, unknown>
+    copy[key] = text
+  }
+  return copy ?? value
 }
 
 interface Folding {

@@ -117,7 +117,21 @@ export interface ProjectionDefinition<
   readonly reset?: ((ctx: ProjectionContext) => Awaitable<unknown>) | undefined
 }
 
-/** Defines a projection in SQL of your own. */
+/**
+ * Defines a projection in SQL of your own.
+ *
+ * @example
+ * ```ts
+ * const mails = defineProjection('mails', {
+ *   events,
+ *   tables: { mails: { columns: { stream: 'text', customer: 'text' }, primaryKey: ['stream'] } },
+ *   on: {
+ *     OrderPlaced: ({ stream, data }, { tx, table }) =>
+ *       tx.query(`insert into ${table('mails')} values ($1, $2)`, [stream, data.customer]),
+ *   },
+ * })
+ * ```
+ */
 export function defineProjection<
   M extends EventMap = UntypedEvents,
   Type extends EventKey<NoInfer<M>> = EventKey<NoInfer<M>>,

@@ -43,10 +43,12 @@ import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
 import { openPreparation, projectionConsumer } from './consumer.ts'
 import { inlineForm, makeAsync, makeInline } from './lifecycle.ts'
+import { type ListRowsOptions, listRows, type RowPage } from './list-rows.ts'
 import { checkLifecycle, type Projection, withoutVersion } from './projection.ts'
 import { openReadModels, type ReadModels } from './read.ts'
 import { type RebuildOptions, stateOf } from './rebuild/build.ts'
 import { pendingRebuilds, type Rebuilt, rebuild } from './rebuild/rebuild.ts'
+import { type Rehearsed, type RehearseOptions, rehearse } from './rebuild/rehearse.ts'
 
 export interface SwitchOptions {
   /** Default: the lifecycle of the definition that is registered. */
@@ -59,6 +61,10 @@ export interface Projections {
    * is new to the database: it is active when the promise resolves.
    */
   register(projection: Projection): Promise<void>
+  /** The rows of one of its tables, by primary key. Needs its code in this process. */
+  rows(projection: Named, options?: ListRowsOptions): Promise<RowPage>
+  /** Builds its read model again in other tables, says which rows would change, and discards it. */
+  rehearse(projection: Named, options?: RehearseOptions): Promise<Rehearsed>
   /** Fills its read model anew from the log, while the old one is read. */
   rebuild(projection: Named, options?: RebuildOptions): Promise<Rebuilt>
   /**
@@ -185,6 +191,8 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
       return lifecycle === 'inline' && parts.activates ? activateIfNew(name) : Promise.resolve()
     },
     rebuild: async (given, options) => rebuild({ consumers, prepare }, find(nameOf(given)).projection, options),
+    rows: async (given, options = {}) => listRows(log, find(nameOf(given)).projection, options),
+    rehearse: async (given, options = {}) => rehearse({ consumers, prepare }, find(nameOf(given)).projection, options),
     async switch(given, { lifecycle } = {}) {
       const name = nameOf(given)
       await switchTo(name, lifecycle ?? find(name).projection.lifecycle)
@@ -211,6 +219,8 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
 
   const optionsOfCalls = {
     rebuild: [1, ['onProgress', 'signal', 'restart', 'switchMs']],
+    rehearse: [1, ['onProgress', 'signal']],
+    rows: [1, ['table', 'after', 'limit']],
     switch: [1, ['lifecycle']],
   } as const
   return {

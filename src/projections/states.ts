@@ -8,6 +8,7 @@
  * Limits: 20 000 events are folded by one call, 200 states are returned, 5000 paths are blamed.
  */
 import type { Aggregate } from '../aggregates/aggregate.ts'
+import { readSnapshots, type StoredSnapshot } from '../aggregates/snapshot.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { pathText } from '../core/json.ts'
@@ -25,6 +26,8 @@ export interface States {
   at(of: Named, stream: string, when?: StateTime): Promise<StateAt>
   /** The states after each event from one version to another, at most 200. */
   steps(of: Named, stream: string, range: { from: number; to: number }): Promise<StateStep[]>
+  /** The snapshots that are stored of a stream: one for each shape that its state has had. */
+  snapshots(stream: string): Promise<StoredSnapshot[]>
   /** For each field of the state, the event that last changed it. */
   blame(of: Named, stream: string, when?: { version?: number | undefined }): Promise<BlamedState>
 }
@@ -75,10 +78,13 @@ const maxPaths = 5_000
 export interface StatesRegistry {
   readonly states: States
   add(definition: Aggregate | Projection): void
+  /** All that were added. */
+  definitions(): readonly (Aggregate | Projection)[]
 }
 
 export function openStates(log: Log): StatesRegistry {
   const foldings = new Map<string, Folding>()
+  const definitions = new Map<string, Aggregate | Projection>()
   const find = (of: Named): Folding => {
     const name = nameOf(of)
     const found = foldings.get(name)
@@ -91,7 +97,9 @@ export function openStates(log: Log): StatesRegistry {
     })
   }
   return {
+    definitions: () => [...definitions.values()],
     add(definition) {
+      definitions.set(`${definition.kind} ${definition.name}`, definition)
       const folding = foldingOf(definition)
       if (folding !== undefined) foldings.set(definition.name, folding)
     },
@@ -106,7 +114,9 @@ export function openStates(log: Log): StatesRegistry {
         })
         return last
       },
-      async steps(of, stream, { from, to }) {
+      async steps(of, stream, range) {
+        refuseUnknownOptions('store.states.steps', range, ['from', 'to'])
+        const { from, to } = range
         checkWhole('from', from, 1)
         checkWhole('to', to, from, from + maxSteps - 1)
         const folding = find(of)
@@ -120,7 +130,10 @@ export function openStates(log: Log): StatesRegistry {
         })
         return steps
       },
-      async blame(of, stream, { version } = {}) {
+      snapshots: stream => readSnapshots(log, stream),
+      async blame(of, stream, when = {}) {
+        refuseUnknownOptions('store.states.blame', when, ['version'])
+        const { version } = when
         const folding = find(of)
         const blame = new Map<string, Blame>()
         let last: StateAt = { version: 0, state: folding.show(folding.initial()) }

@@ -117,6 +117,7 @@ export interface RowChange {
       }
 }
 
+/** A table projection, as it was defined. `store.rows(projection)` reads it. */
 export interface TableProjection<Row = unknown, M extends EventMap = never> extends Projection<M> {
   /** Absent at run time: it carries the type to where rows are read. */
   readonly '~row'?: Row | undefined
@@ -145,6 +146,19 @@ export interface TableProjectionDefinition<
   readonly table?: string | undefined
 }
 
+/**
+ * Defines a read model in SQL columns: sums, counts and last values, one row for each key.
+ *
+ * @example
+ * ```ts
+ * const turnover = defineTableProjection('turnover', {
+ *   events,
+ *   columns: { customer: 'text', cents: 'bigint' },
+ *   primaryKey: ['customer'],
+ *   on: { OrderPlaced: ({ data }, row) => row({ customer: data.customer }, { increment: { cents: data.cents } }) },
+ * })
+ * ```
+ */
 export function defineTableProjection<
   M extends EventMap = UntypedEvents,
   const Columns extends RowColumns = RowColumns,

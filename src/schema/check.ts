@@ -11,15 +11,17 @@
  */
 
 import type { Executor } from '../database/database.ts'
-import { identifier, sql } from '../database/sql.ts'
+import { fragment, identifier, joinFragments, sql } from '../database/sql.ts'
 import { type Problem, report, type Step } from './difference.ts'
 import { SequenceBehind } from './errors.ts'
-import { expected } from './expected.ts'
+import { expectedWith } from './expected-with.ts'
 import { functionName, type History, readHistory } from './history.ts'
 import { repairsOf } from './mend.ts'
 import { migrationName } from './migration.ts'
+import { raiseStatement, readDrawn } from './numbers.ts'
 import type { Drawn, Library } from './part.ts'
 import { planTables, type Target } from './plan.ts'
+import type { Numbers } from './plpgsql.ts'
 import { bodyHashes, readShape } from './shape.ts'
 import { bySync, shapeProblems } from './shape-problems.ts'
 
@@ -43,14 +45,13 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
   }
   const problems = historyProblems(history)
   if (problems.length === 0 && history.unknown.length === 0) {
-    const found = await readShape(executor, schema, expected)
-    const shape = shapeProblems(found, bodyHashes(library.functions, schema), history)
+    const found = await readShape(executor, schema, expectedWith(history.numbers))
+    const shape = shapeProblems(found, bodyHashes(library.functions, schema, history.numbers), history)
     const repairs = await repairsOf(executor, target, history, shape)
     const repaired = new Set(repairs.steps.map(step => step.object))
     problems.push(...shape.map(each => (repaired.has(each.object) ? { ...each, fix: byRepair } : each)))
     const isReadable = !problems.some(each => vital.includes(each.object) && each.kind !== 'sequence_changed')
-    if (isReadable)
-      for (const drawn of library.drawn) problems.push(...(await sequenceProblems(executor, schema, drawn)))
+    if (isReadable) problems.push(...(await findBehind(executor, schema, library, history.numbers)).map(behindProblem))
   }
   const declared = await planTables(executor, target)
   const lacking = new Map(declared.steps.map(step => [step.object, lack(step)]))
@@ -78,45 +79,49 @@ function historyProblems({ pending, changed, unknown }: History): Problem[] {
   ]
 }
 
-async function sequenceProblems(executor: Executor, schema: string, drawn: Drawn): Promise<Problem[]> {
-  const behind = await findBehind(executor, schema, drawn)
-  if (behind === undefined) return []
-  const found = `is at ${behind.drawn}, but ${drawn.column} ${behind.used} of ${drawn.table} is in use: the next append would fail`
-  const fix = `stop all writers, then: ${behind.statement}`
-  return [report('sequence_behind', `sequence ${drawn.sequence}`, found, fix)]
-}
-
 /**
- * Refuses a schema whose sequence is behind: logical replication and some restores copy rows and not sequences. Its log
+ * Refuses a schema whose numbers are behind: logical replication and some restores copy rows and not sequences. Its log
  * would look empty, and every append would fail.
  */
-export async function refuseSequenceBehind(executor: Executor, schema: string, library: Library): Promise<void> {
-  for (const drawn of library.drawn) {
-    const behind = await findBehind(executor, schema, drawn)
-    if (behind !== undefined) throw new SequenceBehind({ schema, sequence: drawn.sequence, ...behind })
+export async function refuseSequenceBehind(
+  executor: Executor,
+  schema: string,
+  library: Library,
+  numbers: Numbers,
+): Promise<void> {
+  const [behind] = await findBehind(executor, schema, library, numbers)
+  if (behind !== undefined) {
+    const { sequence, drawn, used, statement } = behind
+    throw new SequenceBehind({ schema, sequence, drawn, used, statement })
   }
 }
 
-interface Behind {
+interface Behind extends Drawn {
   readonly drawn: number
   readonly used: number
-  /** Sets the sequence right. */
+  /** Sets the source right. */
   readonly statement: string
 }
 
-/**
- * In one statement, because a sequence is always read in its present state, and the snapshot of the statement is older:
- * the position of every event in the snapshot was drawn before.
- */
-async function findBehind(executor: Executor, schema: string, drawn: Drawn): Promise<Behind | undefined> {
-  const sequence = identifier(schema, drawn.sequence)
-  const [row] = await executor.run<{ drawn: number; used: number }>(sql`/* schema.positions */
-    select
-      case when is_called then last_value else last_value - 1 end as drawn,
-      (select coalesce(max(${identifier(drawn.column)}), 0) from ${identifier(schema, drawn.table)}) as used
-    from ${sequence}`)
-  if (row === undefined || row.drawn >= row.used) return undefined
-  return { ...row, statement: `select setval('${sequence.quoted.replaceAll("'", "''")}', ${row.used})` }
+/** The rows are read first: a number that was in use before the sources were read was drawn before. */
+async function findBehind(executor: Executor, schema: string, library: Library, numbers: Numbers): Promise<Behind[]> {
+  const highest = library.drawn.map(
+    ({ table, column }) => fragment`(select coalesce(max(${identifier(column)}), 0) from ${identifier(schema, table)})`,
+  )
+  const used = await executor.runArrays(sql`/* schema.used */
+    select ${joinFragments(highest, ', ')}`)
+  const drawn = await readDrawn(executor, schema, numbers)
+  return library.drawn.flatMap((source, at) => {
+    const [highestUsed, lastDrawn] = [used[0]![at] as number, drawn[source.sequence] ?? 0]
+    if (lastDrawn >= highestUsed) return []
+    const statement = raiseStatement(schema, numbers, source.sequence, highestUsed)
+    return [{ ...source, drawn: lastDrawn, used: highestUsed, statement }]
+  })
+}
+
+function behindProblem({ sequence, table, column, drawn, used, statement }: Behind): Problem {
+  const found = `is at ${drawn}, but ${column} ${used} of ${table} is in use: the next append would fail`
+  return report('sequence_behind', `sequence ${sequence}`, found, `stop all writers, then: ${statement}`)
 }
 
 function lack({ kind, object }: Step): Problem {

@@ -31,3 +31,15 @@ export const SequenceBehind: ErrorKind<
   d =>
     `The sequence ${d.sequence} of schema "${d.schema}" is at ${d.drawn}, but ${d.used} is in use: its rows were copied without it, as logical replication does. Its events would look missing, and appends would fail. Stop all writers, then run: ${d.statement}`,
 )
+
+export const NumbersUnsafe: ErrorKind<'numbers_unsafe', { schema: string }> = defineError(
+  'numbers_unsafe',
+  d =>
+    `Schema "${d.schema}" announces its positions, and this database has Citus, where readers would skip events of such a schema. Export the store, import it into a new schema of this database (rillflow export, rillflow import), which then has counters.`,
+)
+
+export const TenancyNeeded: ErrorKind<'tenancy_needed', { schema: string }> = defineError(
+  'tenancy_needed',
+  d =>
+    `The database belongs to a Citus cluster, which places each schema as a whole on one node, so a store without tenants in schema "${d.schema}" would use one node of it. Open the store with { tenancy: 'schema' }, or use a PostgreSQL without Citus.`,
+)

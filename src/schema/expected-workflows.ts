@@ -84,6 +84,8 @@ export const expectedWorkflows: SchemaShape = {
         workflow_executions_lane: 'btree (lane, "position") WHERE (lane IS NOT NULL)',
         workflow_executions_pkey: 'primary key btree (id)',
         workflow_executions_ready: "btree (route, rank, id) WHERE (state = 'ready'::text)",
+        workflow_executions_taken:
+          "btree (lane, state) WHERE ((lane IS NOT NULL) AND (state = ANY (ARRAY['running'::text, 'held'::text])))",
         workflow_executions_unkeyed: 'btree (route, "position") WHERE (state = \'unkeyed\'::text)',
         workflow_executions_worker: 'btree (route, worker) WHERE (worker IS NOT NULL)',
       },
@@ -219,11 +221,13 @@ export const expectedWorkflows: SchemaShape = {
       columns: {
         position: 'bigint',
         at: 'timestamp with time zone not null',
+        started_at: 'timestamp with time zone',
         due_at: 'timestamp with time zone',
         execution: 'uuid not null',
         track: 'integer not null',
         ordinal: 'integer not null',
         turn: 'integer',
+        calls: 'integer',
         kind: 'text collate "C" not null',
         name: 'text collate "C" not null',
         state: 'text not null',
@@ -287,8 +291,10 @@ export const expectedWorkflows: SchemaShape = {
         last_type: 'text collate "C" not null',
         parent: 'text collate "C"',
         reason: 'text',
+        attributes: 'jsonb',
       },
       indexes: {
+        workflows_attributes: 'gin (attributes jsonb_path_ops) WHERE (attributes IS NOT NULL)',
         workflows_first_position: 'btree (first_position)',
         workflows_parent: 'btree (parent, first_position) WHERE (parent IS NOT NULL)',
         workflows_pkey: 'primary key btree (correlation_id)',
@@ -305,19 +311,22 @@ export const expectedWorkflows: SchemaShape = {
     workflow_admit:
       '(p_owner text, p_ids text[], p_wanted boolean[], p_counts integer[], p_firsts bigint[], p_lasts bigint[], p_types text[], p_parents text[]) returns TABLE(correlation_id text, state text, is_new boolean) language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_advance:
-      '(p_owner text, p_lanes text[], p_next uuid[], p_grace_ms integer, OUT begun uuid[]) returns uuid[] language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
+      '(p_owner text, p_lanes text[], p_next uuid[], p_grace_ms integer, OUT begun uuid[]) returns uuid[] language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set enable_bitmapscan=off set jit=off',
     workflow_announce: '() returns void language plpgsql volatile set jit=off',
     workflow_assign:
       '(p_ids uuid[], p_lanes text[], OUT assigned integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_cancel:
       '(p_owner text, p_correlation text, p_dispatcher text, p_state text, p_reason text, p_except uuid, OUT cancelled boolean) returns boolean language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_claim:
-      '(p_owner text, p_fence bigint, p_routes integer[], p_limit integer, p_ahead integer, p_grace_ms integer) returns TABLE(execution workflow_executions, event events, edited jsonb) language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
+      '(p_owner text, p_fence bigint, p_routes integer[], p_limit integer, p_ahead integer, p_grace_ms integer) returns TABLE(execution workflow_executions, event events, edited jsonb) language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set enable_bitmapscan=off set jit=off',
     workflow_complete:
       '(p_owner text, p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], p_kinds text[], p_recorded text[], p_outcomes text[], p_delays integer[], p_running_ms integer[], p_results jsonb, p_errors jsonb, p_next uuid[], p_grace_ms integer, p_clean boolean, OUT accepted uuid[], OUT begun uuid[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_count: '(p_owner text, p_names text[], p_by bigint[]) returns void language plpgsql volatile set jit=off',
-    workflow_dispatch:
-      '(p_consumer text, p_fence bigint, p_version integer, p_reached bigint, p_first bigint, p_checkpoint bigint, p_workflows text[], p_wanted boolean[], p_counts integer[], p_firsts bigint[], p_lasts bigint[], p_types text[], p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_worker text, p_worker_fence bigint, p_worker_routes integer[], p_limit integer, p_grace_ms integer, OUT outcome text, OUT is_paused boolean, OUT is_idle boolean, OUT queued integer, OUT begun uuid[], OUT begun_at timestamp with time zone) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set lock_timeout=10s set jit=off',
+    workflow_dispatch_page:
+      '(p_consumer text, p_fence bigint, p_version integer, p_reached bigint, p_first bigint, p_checkpoint bigint, p_workflows text[], p_wanted boolean[], p_counts integer[], p_firsts bigint[], p_lasts bigint[], p_types text[], p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_worker text, p_worker_fence bigint, p_worker_routes integer[], p_limit integer, p_grace_ms integer, p_states text[], p_running_ms integer[], p_began_at timestamp with time zone, p_watched text[], OUT outcome text, OUT is_paused boolean, OUT is_idle boolean, OUT ready integer, OUT begun uuid[], OUT begun_at timestamp with time zone, OUT settled jsonb) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set lock_timeout=10s set jit=off',
+    workflow_draw: '(p_count integer, OUT drawn bigint[]) returns bigint[] language plpgsql volatile set jit=off',
+    workflow_draw_route: '(p_count integer, OUT drawn bigint[]) returns bigint[] language plpgsql volatile set jit=off',
+    workflow_draw_undo: '(p_count integer, OUT drawn bigint[]) returns bigint[] language plpgsql volatile set jit=off',
     workflow_enqueue:
       '(p_owner text, p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_states text[], p_lanes text[], p_joins uuid[], p_undos bigint[], p_retries boolean[], OUT enqueued integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_hold:

@@ -189,6 +189,7 @@ const others: SchemaShape = {
         name: 'text collate "C"',
         consumers: 'text[] not null',
         routes: 'integer[] not null',
+        process: 'jsonb',
       },
       indexes: {
         runners_name: 'unique btree (name) WHERE (name IS NOT NULL)',
@@ -250,9 +251,19 @@ const others: SchemaShape = {
     append_store:
       '(p_refused text, p_streams text[], p_base bigint[], p_created_at timestamp with time zone, p_event_parts integer[], p_event_numbers integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT positions bigint[]) returns bigint[] language plpgsql volatile set jit=off',
     clock: '(p_column anyelement) returns timestamp with time zone language plpgsql immutable',
+    consumers_draw: '(p_count integer, OUT drawn bigint[]) returns bigint[] language plpgsql volatile set jit=off',
+    draw: '(p_count integer, OUT drawn bigint[]) returns bigint[] language plpgsql volatile set jit=off',
+    later:
+      '(p_at timestamp with time zone, p_ms double precision) returns timestamp with time zone language plpgsql immutable',
+    publish:
+      "(p_type text, p_data jsonb DEFAULT '{}'::jsonb, p_stream text DEFAULT NULL::text, p_correlation_id text DEFAULT NULL::text, p_user_id text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_schema_version integer DEFAULT 1) returns text language plpgsql volatile set jit=off",
     settle:
       '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT session text) returns record language plpgsql volatile set jit=off',
     signed32: '(value bigint) returns integer language sql immutable',
+    stamp: '(p_key text, p_at timestamp with time zone) returns jsonb language plpgsql immutable',
+    state_entry:
+      '(p_at timestamp with time zone, p_from text, p_to text, p_note text) returns jsonb language plpgsql immutable',
+    to_ms: '(p_at timestamp with time zone) returns timestamp with time zone language plpgsql immutable',
   },
 }
 

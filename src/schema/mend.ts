@@ -15,7 +15,7 @@
 import type { Executor } from '../database/database.ts'
 import { hasRows } from './catalogue.ts'
 import { type Difference, join, nothing, type Problem, type Step } from './difference.ts'
-import { expected } from './expected.ts'
+import { expectedWith } from './expected-with.ts'
 import type { History } from './history.ts'
 import type { Target } from './plan.ts'
 import { nameIn } from './plpgsql.ts'
@@ -25,8 +25,13 @@ import { shapeProblems } from './shape-problems.ts'
 export async function planRepairs(executor: Executor, target: Target, history: History): Promise<Difference> {
   if (!history.hasStore || history.pending.length > 0 || history.unknown.length > 0) return nothing
   const { schema, library } = target
-  const found = await readShape(executor, schema, expected)
-  return repairsOf(executor, target, history, shapeProblems(found, bodyHashes(library.functions, schema), history))
+  const found = await readShape(executor, schema, expectedWith(history.numbers))
+  return repairsOf(
+    executor,
+    target,
+    history,
+    shapeProblems(found, bodyHashes(library.functions, schema, history.numbers), history),
+  )
 }
 
 /** A step for each of the problems that a sync can repair. Functions that are made again are steps already. */

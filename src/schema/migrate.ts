@@ -12,12 +12,14 @@
 import { createHash } from 'node:crypto'
 import { sleep, throwIfAborted } from '../core/abort.ts'
 import { isRillflowError, TimedOut } from '../core/errors.ts'
+import { elapsedMs } from '../core/host.ts'
 import { type Backoff, delay, retry } from '../core/retry.ts'
 import type { Database, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { lockNotAvailable, sqlStateOf, toRillflowError } from '../database/sqlstate.ts'
 import { runOutside } from '../database/transaction.ts'
 import type { Step } from './difference.ts'
+import { hasCitus } from './numbers.ts'
 import { makePlan, type Plan, type Target } from './plan.ts'
 
 export interface SyncOptions {
@@ -50,13 +52,13 @@ const asking: Backoff = { baseMs: 20, factor: 1.5, maxMs: 500, jitter: 0.5 }
 /** Brings the schema up to its target and returns the plan that it ran. */
 export async function migrate(database: Database, target: () => Target, options: SyncOptions = {}): Promise<Plan> {
   const { timeoutMs = defaults.timeoutMs, signal } = options
-  const patience = Date.now() + timeoutMs
+  const patience = elapsedMs() + timeoutMs
   // A step that deadlocks with the application's own work is undone as a whole, so it can simply run again.
   const collided = { retries: 3, when: (error: unknown) => isRillflowError(error, 'serialization_failed'), signal }
   for (let attempt = 1; ; attempt++) {
     const plan = await retry(() => tryToMigrate(database, target(), options), collided)
     if (plan !== undefined && (await tryToBuild(database, target(), plan, options))) return plan
-    if (Date.now() > patience) {
+    if (elapsedMs() > patience) {
       const what = `The end of another process's migration of schema "${target().schema}"`
       throw new TimedOut({ what, timeoutMs })
     }
@@ -75,6 +77,7 @@ function tryToMigrate(database: Database, target: Target, options: SyncOptions):
         pg_try_advisory_xact_lock(${lockKey(target.schema)}::bigint) as taken`)
     if (lock?.taken !== true) return undefined
     const plan = await makePlan(tx, target)
+    if (plan.steps.length > 0) await spreadSchemas(tx)
     for (const [done, step] of plan.steps.entries()) {
       if (step.isAlone === true) continue
       throwIfAborted(signal)
@@ -129,4 +132,11 @@ async function runStep(tx: Transaction, step: Step, lockMs: number): Promise<voi
 /** The same number in every process for the same schema of one database. */
 export function lockKey(schema: string): bigint {
   return createHash('sha256').update(`rillflow schema ${schema}`).digest().readBigInt64BE()
+}
+
+/** On Citus a schema that this transaction makes becomes one that the cluster places, as a whole, on one of its nodes. */
+async function spreadSchemas(tx: Transaction): Promise<void> {
+  await tx.run(sql`/* schema.spread */
+    select set_config('citus.enable_schema_based_sharding', 'on', true)
+    where ${hasCitus}`)
 }

@@ -3,7 +3,7 @@
  * different text under the same number is an error.
  */
 import { createHash } from 'node:crypto'
-import { nameIn } from './plpgsql.ts'
+import { type Numbers, nameIn } from './plpgsql.ts'
 
 export interface Migration {
   readonly id: number
@@ -15,9 +15,23 @@ export interface Migration {
 }
 
 /** The statements of a migration for one schema. */
-export function renderMigration(migration: Migration, schema: string): readonly string[] {
-  return migration.statements.map(statement => nameIn(schema, statement))
+export function renderMigration({ id, statements }: Migration, schema: string, numbers: Numbers): readonly string[] {
+  if (numbers === 'announced') return statements.map(statement => nameIn(schema, statement))
+  const made = id === 1 ? [countersTable] : []
+  return [...made, ...statements.map(asCounter)].map(statement => nameIn(schema, statement))
 }
+
+/** A row of `counters` takes the place of a sequence. */
+function asCounter(statement: string): string {
+  const name = /^create sequence ~(\w+)/.exec(statement)?.[1]
+  return name === undefined ? statement : `insert into ~counters (name, value) values ('${name}', 0)`
+}
+
+/** Only in a schema with counters, so it also says that the schema has them. */
+const countersTable = `create table ~counters (
+  value bigint not null,
+  name text collate "C" primary key
+) with (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)`
 
 /** Independent of the schema it is rendered for. */
 export function checksum(migration: Migration): string {

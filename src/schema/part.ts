@@ -10,6 +10,7 @@
  */
 import { type Identifier, identifier } from '../database/sql.ts'
 import { clock } from './clock.sql.ts'
+import { immutableFunctions } from './immutable.sql.ts'
 import type { Migration } from './migration.ts'
 import { baseline } from './migrations/0001-baseline.ts'
 import type { SqlFunction } from './plpgsql.ts'
@@ -46,7 +47,7 @@ export interface Library {
 export function libraryOf(parts: readonly Part[]): Library {
   return {
     migrations: [baseline(parts)],
-    functions: [clock, ...parts.flatMap(part => part.functions)],
+    functions: [clock, ...immutableFunctions, ...parts.flatMap(part => part.functions)],
     drawn: parts.flatMap(part => part.drawn ?? []),
     referred: parts.flatMap(part => part.referred ?? []),
   }
@@ -76,6 +77,8 @@ export function namesOf<Name extends string>(objects: readonly Name[]): NamesOf<
 }
 
 /**
+ * A source of numbers: in a schema with announced numbers a sequence, in one with counters a row (`renderMigration`).
+ *
  * A sequence whose numbers never repeat and are never inexact in JavaScript. Drawn one by one (cache 1), so that a
  * later draw gives a higher number, on whatever connection.
  */

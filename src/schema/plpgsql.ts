@@ -40,10 +40,16 @@ export interface SqlFunction {
    */
   readonly uses: ReadonlySet<string>
   /** The statement that makes it, or replaces the existing one. */
-  create(schema: string): string
+  create(schema: string, numbers: Numbers): string
   /** Its body alone, as the catalogue has it. */
-  body(schema: string): string
+  body(schema: string, numbers: Numbers): string
 }
+
+/**
+ * How a schema draws its numbers: from sequences, under an announced bound, or from rows of `counters`, which keeps the
+ * order wherever the rows of the schema are. Chosen when the schema is made, and never changed.
+ */
+export type Numbers = 'announced' | 'counter'
 
 type Template = (strings: TemplateStringsArray, ...parts: readonly Fragment[]) => SqlFunction
 
@@ -62,6 +68,9 @@ export const byIndexOnly: readonly string[] = [
   'enable_mergejoin = off',
   'plan_cache_mode = force_generic_plan',
 ]
+
+/** For functions that take the first few of an index: never all of them, sorted, because few were there at planning. */
+export const inIndexOrder: readonly string[] = [...byIndexOnly, 'enable_bitmapscan = off']
 
 export interface FunctionOptions {
   readonly revision: number
@@ -91,6 +100,31 @@ export function declaredImmutable({ revision }: { revision: number }): Template 
   return routine(revision, ['language plpgsql immutable parallel safe cost 1'], /^(declare|begin)$/m)
 }
 
+/** One function with two bodies, of one signature and one revision: the schema has the one for its numbers. */
+export function byNumbers(bodies: Readonly<Record<Numbers, SqlFunction>>): SqlFunction {
+  const { announced, counter } = bodies
+  return {
+    name: announced.name,
+    revision: announced.revision,
+    uses: new Set([...announced.uses, ...counter.uses]),
+    body: (schema, numbers) => bodies[numbers].body(schema, numbers),
+    create: (schema, numbers) => bodies[numbers].create(schema, numbers),
+  }
+}
+
+/** A piece of a function that depends on the numbers of the schema, where the rest of the text is the same for both kinds. */
+export function pieceByNumbers(pieces: Readonly<Record<Numbers, Fragment>>): Fragment {
+  return new PieceByNumbers(pieces)
+}
+
+class PieceByNumbers extends Fragment {
+  readonly pieces: Readonly<Record<Numbers, Fragment>>
+  constructor(pieces: Readonly<Record<Numbers, Fragment>>) {
+    super([''], [])
+    this.pieces = pieces
+  }
+}
+
 /** The revision of a function that is in the database, from its `prosrc`; 0 if it has none. */
 export function revisionOf(body: string): number {
   return Number(/^\s*-- revision (\d+)\n/.exec(body)?.[1] ?? 0)
@@ -106,22 +140,35 @@ export function nameIn(schema: string, text: string): string {
 // An operator is preceded by a space and followed by one, so a name is what follows without one.
 const ourName = /~([a-z]\w*)/g
 
+/** Left out where the rows may be on another server. */
+const genericPlans = 'set plan_cache_mode = force_generic_plan'
+
 function routine(revision: number, declared: readonly string[], bodyBegins: RegExp): Template {
   return (strings, ...parts) => {
-    const text = textOf(new Fragment(strings, parts))
+    const whole = new Fragment(strings, parts)
+    const texts = { announced: textOf(whole, 'announced'), counter: textOf(whole, 'counter') }
+    const text = texts.announced
     const name = /^create function ~([a-z]\w*)\(/.exec(text)?.[1]
     const at = text.search(bodyBegins)
     if (name === undefined || at === -1)
       throw new Error(`A function is written as "create function ~name(…)" and its body, not: ${text.slice(0, 60)}`)
     const head = text.slice('create function '.length, at).trimEnd()
-    const body = (schema: string): string => nameIn(schema, `\n-- revision ${revision}\n${text.slice(at)}\n`)
+    const body = (schema: string, numbers: Numbers): string =>
+      nameIn(schema, `\n-- revision ${revision}\n${texts[numbers].slice(at)}\n`)
     return {
       name,
       revision,
-      uses: new Set([...text.matchAll(ourName)].map(match => match[1]!)),
+      uses: new Set(Object.values(texts).flatMap(each => [...each.matchAll(ourName)].map(match => match[1]!))),
       body,
-      create: schema =>
-        [`create or replace function ${nameIn(schema, head)}`, ...declared, `as ${quoteBody(body(schema))}`].join('\n'),
+      create: (schema, numbers) => {
+        // A node of a cluster plans an insert from parameters once they are known, and a generic plan never.
+        const lines = numbers === 'counter' ? declared.filter(line => line !== genericPlans) : declared
+        return [
+          `create or replace function ${nameIn(schema, head)}`,
+          ...lines,
+          `as ${quoteBody(body(schema, numbers))}`,
+        ].join('\n')
+      },
     }
   }
 }
@@ -134,12 +181,13 @@ function quoteBody(body: string): string {
 }
 
 /** The text of a fragment at the margin. A fragment inside it is indented like the line in which it stands. */
-function textOf({ strings, parts }: Fragment): string {
+function textOf(given: Fragment, numbers: Numbers): string {
+  const { strings, parts } = given instanceof PieceByNumbers ? given.pieces[numbers] : given
   let text = strings[0]!
   for (const [at, part] of parts.entries()) {
     if (!(part instanceof Fragment)) throw new Error('Only a fragment can be part of a function, not a value.')
     const indent = /^[^\S\n]*/.exec(text.slice(text.lastIndexOf('\n') + 1))![0]
-    text += textOf(part).replaceAll('\n', `\n${indent}`) + strings[at + 1]!
+    text += textOf(part, numbers).replaceAll('\n', `\n${indent}`) + strings[at + 1]!
   }
   return withoutIndent(text)
 }

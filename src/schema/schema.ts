@@ -37,8 +37,8 @@ import { identifier } from '../database/sql.ts'
 import { type CheckResult, checkSchema, refuseSequenceBehind } from './check.ts'
 import type { Step } from './difference.ts'
 import { dropSchema } from './drop.ts'
-import { SchemaMissing, SchemaOutdated } from './errors.ts'
-import { functionName, glanceAtHistory, refuseForeignHistory } from './history.ts'
+import { SchemaMissing, SchemaOutdated, TenancyNeeded } from './errors.ts'
+import { functionName, glanceAtHistory, type History, refuseForeignHistory } from './history.ts'
 import { migrate, type SyncOptions } from './migrate.ts'
 import { migrationName } from './migration.ts'
 import type { Library } from './part.ts'
@@ -58,7 +58,7 @@ export interface Schema {
   /** Drops the schema with everything in it, also objects of other programs. The store cannot be used afterwards. */
   drop(): Promise<{ readonly tables: number }>
   /** Makes sure that the store can be used, or says why not. */
-  ensure(mode: MigrateMode, options?: SyncOptions): Promise<void>
+  ensure(mode: MigrateMode, options?: SyncOptions & { readonly isAlone?: boolean }): Promise<void>
 }
 
 export interface SchemaState {
@@ -86,14 +86,15 @@ export function openSchema(database: Database, options: SchemaOptions): Schema {
   const concurrently = database.engine === 'postgres' && database.maxConnections > 1
   const target = (): Target => ({ schema, library, tables: tables.list(), concurrently })
 
-  const state = async (): Promise<SchemaState> => {
+  const look = async (): Promise<SchemaState & Pick<History, 'numbers' | 'needsTenants'>> => {
     const history = await glanceAtHistory(database, schema, library)
     refuseForeignHistory(history, schema, library)
     const declared = history.hasStore ? (await planTables(database, target())).steps.map(step => step.object) : []
     const own = [...history.pending.map(migrationName), ...history.outdated.map(functionName)]
     const pending = [...own, ...new Set(declared)]
+    const { numbers, needsTenants } = history
     const status = !history.hasStore ? 'missing' : pending.length > 0 ? 'outdated' : 'current'
-    return { status, pending }
+    return { status, pending, numbers, needsTenants }
   }
 
   const sync = async (given?: SyncOptions): Promise<Plan> => {
@@ -111,16 +112,21 @@ export function openSchema(database: Database, options: SchemaOptions): Schema {
     plan: () => makePlan(database, target()),
     sync,
     check: () => checkSchema(database, target()),
-    state,
+    state: async () => {
+      const { status, pending } = await look()
+      return { status, pending }
+    },
     drop: () => dropSchema(database, schema),
-    async ensure(mode, given) {
+    async ensure(mode, { isAlone = false, ...given } = {}) {
       if (mode === 'manual') return
-      const { status, pending } = await state()
+      const { status, pending, numbers, needsTenants } = await look()
+      if (isAlone && needsTenants) throw new TenancyNeeded({ schema })
       if (status === 'missing' && mode === 'check') throw new SchemaMissing({ schema })
       if (status === 'outdated' && mode === 'check') throw new SchemaOutdated({ schema, pending: [...pending] })
       if (status !== 'current') await sync(given)
       // Rows come into an embedded database only through the store.
-      if (status !== 'missing' && database.engine === 'postgres') await refuseSequenceBehind(database, schema, library)
+      if (status !== 'missing' && database.engine === 'postgres')
+        await refuseSequenceBehind(database, schema, library, numbers)
     },
   }
 }

@@ -1,15 +1,18 @@
 /** The differences between the library's own objects in a schema and the expected ones, each as a problem. */
 import { type Problem, report } from './difference.ts'
-import { expected } from './expected.ts'
+import { expectedWith } from './expected-with.ts'
 import { functionName, type History } from './history.ts'
-import { type FoundShape, type SchemaShape, shapeOf } from './shape.ts'
+import { type FoundShape, type SchemaShape, shapeOf, type TableShape } from './shape.ts'
 
 export const bySync = 'open the store with { migrate: true }, or call store.schema.sync() (rillflow schema sync)'
 const byHand = 'undo the manual change; store.schema.plan() on an empty schema shows the statement that made it'
 
 export function shapeProblems(found: FoundShape, bodies: ReadonlyMap<string, string>, history: History): Problem[] {
   const actual = shapeOf(found)
-  const problems = Object.keys(expected.tables).flatMap(name => tableProblems(name, found, actual))
+  const expected = expectedWith(history.numbers)
+  const problems = Object.entries(expected.tables).flatMap(([name, wanted]) =>
+    tableProblems(name, wanted, found, actual),
+  )
   problems.push(...compare('sequence', '', expected.sequences, actual.sequences))
   return [...problems, ...functionProblems(found, actual, bodies, history)]
 }
@@ -18,8 +21,9 @@ function functionProblems(
   found: FoundShape,
   actual: SchemaShape,
   bodies: ReadonlyMap<string, string>,
-  { outdated, newer }: History,
+  { outdated, newer, numbers }: History,
 ): Problem[] {
+  const expected = expectedWith(numbers)
   const others = new Set([...outdated.map(each => each.name), ...newer])
   const wanted = Object.entries(expected.functions).filter(([name]) => !others.has(name))
   const problems = compare('function', '', Object.fromEntries(wanted), actual.functions)
@@ -35,8 +39,7 @@ function functionProblems(
   return problems
 }
 
-function tableProblems(name: string, found: FoundShape, actual: SchemaShape): Problem[] {
-  const wanted = expected.tables[name]!
+function tableProblems(name: string, wanted: TableShape, found: FoundShape, actual: SchemaShape): Problem[] {
   const table = found.tables.get(name)
   if (table === undefined) return [report('table_missing', `table ${name}`, 'is missing', byHand)]
   const kind = table.kind === 'table' ? [] : [report('table_changed', `table ${name}`, `is: ${table.kind}`, byHand)]

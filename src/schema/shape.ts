@@ -9,7 +9,7 @@
 import { createHash } from 'node:crypto'
 import type { Executor } from '../database/database.ts'
 import { type FoundObject, type FoundTable, readObjects, readTables } from './catalogue.ts'
-import type { SqlFunction } from './plpgsql.ts'
+import type { Numbers, SqlFunction } from './plpgsql.ts'
 
 export interface SchemaShape {
   readonly tables: Readonly<Record<string, TableShape>>
@@ -17,7 +17,7 @@ export interface SchemaShape {
   readonly functions: Readonly<Record<string, string>>
 }
 
-interface TableShape {
+export interface TableShape {
   readonly columns: Readonly<Record<string, string>>
   readonly indexes: Readonly<Record<string, string>>
 }
@@ -47,8 +47,8 @@ export function shapeOf({ tables, objects }: FoundShape): SchemaShape {
 }
 
 /** The hash of each function's body as this library writes it for this schema, by the function's name. */
-export function bodyHashes(functions: readonly SqlFunction[], schema: string): Map<string, string> {
-  return new Map(functions.map(each => [each.name, sha256(each.body(schema))]))
+export function bodyHashes(functions: readonly SqlFunction[], schema: string, numbers: Numbers): Map<string, string> {
+  return new Map(functions.map(each => [each.name, sha256(each.body(schema, numbers))]))
 }
 
 function tableShape({ columns, indexes }: FoundTable): TableShape {

@@ -10,6 +10,7 @@
  * understood. Addresses in pages always have it.
  */
 import { InvalidOption } from '../core/errors.ts'
+import { packageVersion } from '../core/package-version.ts'
 import { openAccess } from './access/access.ts'
 import { openRedaction } from './access/redact.ts'
 import { answerError } from './api/answer.ts'
@@ -20,7 +21,6 @@ import { answerAsset, answerPage } from './console/console.ts'
 import { openLiveConnections } from './live/live.ts'
 import { json, openMonitoring } from './monitoring.ts'
 import type { ConsoleOptions, HttpOptions, ServerSource } from './server.ts'
-import { packageVersion } from './version.ts'
 
 export interface App {
   /** `address`: that of the sender, where it is known. */

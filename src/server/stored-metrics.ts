@@ -13,6 +13,8 @@ import { readTotals } from '../workflows/insight/stats.ts'
 
 export interface StoredMetrics {
   readonly consumers: readonly ConsumerMetrics[]
+  /** The highest position drawn. */
+  readonly head: number
   readonly families: readonly Family[]
 }
 
@@ -21,6 +23,7 @@ export async function readStoredMetrics(log: Log): Promise<StoredMetrics> {
   const consumers = await readConsumerMetrics(log, { settled, head })
   return {
     consumers,
+    head,
     families: [
       gauge('log_position', one(settled)),
       ...consumerFamilies(consumers),
@@ -46,6 +49,7 @@ function consumerFamilies(consumers: readonly ConsumerMetrics[]): Family[] {
       consumers.map(each => ({ labels: { consumer: each.name, kind: each.kind }, value: read(each) })),
     )
   return [
+    family('consumer_checkpoint', each => each.checkpoint),
     family('consumer_lag_events', each => each.lag),
     family('consumer_lag_seconds', each => each.lagSeconds),
     family('consumer_paused', each => Number(each.isPaused)),

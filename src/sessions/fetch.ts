@@ -85,7 +85,7 @@ function admitted(loaded: Loaded, admit: (call: string) => void): LoadedAggregat
  */
 export async function lockStream({ names }: Log, stream: string, tx: Executor): Promise<void> {
   await tx.run(sql`/* sessions.lock_new */
-    select pg_advisory_xact_lock(hashtextextended(${stream}::text, ${names.streams.quoted}::text::regclass::oid::bigint))`)
+    select pg_advisory_xact_lock(hashtextextended(${stream}::text, ${names.streams.quoted}::text::regclass::oid::bigint))::text`)
   await tx.run(sql`/* sessions.lock_stream */
     select
     from ${names.streams} as s

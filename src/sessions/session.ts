@@ -52,6 +52,7 @@ export const saveOptionNames: readonly string[] = optionNames<SaveOptions>({
   ...{ idempotencyKey: true, onRepeat: true, tx: true, signal: true },
 })
 
+/** A unit of work: documents and events that are saved together. */
 export interface Session<M extends EventMap = UntypedEvents> extends AsyncDisposable {
   /** The documents of a collection, loaded once and changed together. */
   documents<Doc extends object>(collection: Collection<Doc> | Documents<Doc>): SessionDocuments<Doc>

@@ -7,7 +7,7 @@ import * as operator from '../consumers/operator.ts'
 import { readRows } from '../consumers/row-names.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
-import { checkWhole } from '../core/options.ts'
+import { checkWhole, refusingUnknownOptions } from '../core/options.ts'
 import { type Page, type PageOptions, pageOfAll } from '../core/page.ts'
 import type { SubscriptionParts } from './group.ts'
 import { notFound } from './groups.ts'
@@ -33,7 +33,7 @@ export interface Administration {
 
 export function openAdministration(parts: SubscriptionParts): Administration {
   const { log, wake } = parts
-  return {
+  const administration: Administration = {
     groups: async (subscription, options = {}) =>
       pageOfAll(
         'store.subscriptions.groups',
@@ -58,4 +58,8 @@ export function openAdministration(parts: SubscriptionParts): Administration {
     repartition: async (subscription, partitions, { group = 'default', ...options } = {}) =>
       repartition(parts, { name: nameOf(subscription), group }, partitions, options),
   }
+  return refusingUnknownOptions('store.subscriptions', administration, {
+    setMaxInFlight: [2, ['group']],
+    repartition: [2, ['group', 'timeoutMs', 'signal']],
+  })
 }

@@ -13,6 +13,7 @@ import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definitio
 import type { Log } from '../events/log.ts'
 import { AlreadySettled } from './errors.ts'
 
+/** An event that is delivered, to be acknowledged or returned. */
 export type Delivery<M extends EventMap = UntypedEvents> = RecordedEvent<M> & Settling
 
 export interface Settling {

@@ -16,6 +16,7 @@ import { isInterruption } from '../consumers/run/failure.ts'
 import type { HeldLease, Leased } from '../consumers/runners/runnable.ts'
 import { type Deferred, deferred, onAbort, once } from '../core/abort.ts'
 import { isRillflowError } from '../core/errors.ts'
+import { elapsedMs } from '../core/host.ts'
 import { openLoop } from '../core/loop.ts'
 import { retry } from '../core/retry.ts'
 import { runDetached, type Services } from '../core/service.ts'
@@ -164,16 +165,16 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
 
   async function runPartition(hold: HeldLease, index: number): Promise<void> {
     const { lease, drain, lost } = hold
-    const { remnants, stored: row, isPaused } = await loadRow(log, lease)
+    const { remnants, stored: row, isPaused } = await hold.limited(() => loadRow(log, lease))
     if (isPaused) return
     checkFilter(options, row)
     const { checkpoint } = lease
-    const { head } = await settle(log)
+    const { head } = await hold.limited(() => settle(log))
     if (head < checkpoint) throw new CheckpointBeyondHead({ consumer: lease.consumer, checkpoint, head })
     const window = openWindow({ checkpoint, limit: shareOf(row), maxBuffered, remnants })
     const { executorOf } = parts
     const partition: Partition = openPartition({
-      ...{ log, options, lease, window, executorOf, onStop: fail },
+      ...{ log, options, lease, window, executorOf, onStop: fail, limited: hold.limited },
       onState: state => onState(entry, state),
       onChange: serve,
     })
@@ -183,6 +184,7 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
     // The row's own number of partitions: another one may have been stored since they were listed.
     const entry: HeldPartition = {
       partition,
+      limited: hold.limited,
       deadLetters,
       index,
       of: row.partitions,
@@ -278,12 +280,12 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
   }
 
   async function lookIfOld(): Promise<void> {
-    if (performance.now() - lookedAt > 1000) await rows.lookNow().catch(() => {})
+    if (elapsedMs() - lookedAt > 1000) await rows.lookNow().catch(() => {})
   }
 
   /** Changes by operators: it was paused, its limit or its number of partitions changed, or it was removed. */
   async function readRows(): Promise<undefined> {
-    lookedAt = performance.now()
+    lookedAt = elapsedMs()
     const found = await storedRows(log, options)
     const [row] = found
     if (row === undefined) {

@@ -7,6 +7,7 @@
  * database is away, the same outcomes are sent again; a lost lease ends the partition here, and the next holder
  * delivers again the events whose outcome was not stored.
  */
+
 import { record } from '../consumers/dead-letters/row.ts'
 import { LeaseLost } from '../consumers/errors.ts'
 import type { Lease } from '../consumers/row.ts'
@@ -14,6 +15,7 @@ import { describeError } from '../consumers/run/failure.ts'
 import { decide } from '../consumers/run/policy.ts'
 import { type Deferred, deferred, sleep } from '../core/abort.ts'
 import { isRillflowError } from '../core/errors.ts'
+import { elapsedMs, nextTurn } from '../core/host.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
 import { runDetached } from '../core/service.ts'
 import type { Executor } from '../database/database.ts'
@@ -32,6 +34,8 @@ export interface PartitionParts {
   executorOf(tx: AnyTransaction): Executor
   /** An event may be deliverable now, or there is room. */
   onChange(): void
+  /** Runs work that must end soon, or the lease is lost. */
+  limited<T>(work: () => Promise<T>): Promise<T>
   /** The row as it was when it was written. */
   onState(state: RowState): void
   /** The policy, or a permanent error, ends the subscription. */
@@ -145,7 +149,7 @@ export function openPartition(parts: PartitionParts): Partition {
 
   function moved(): void {
     if (!isOpen() || window.checkpoint <= saved || saving !== undefined || movedTimer !== undefined) return
-    const wait = savedAt + movedEveryMs - performance.now()
+    const wait = savedAt + movedEveryMs - elapsedMs()
     if (wait <= 0) {
       saveSoon()
       return
@@ -161,7 +165,7 @@ export function openPartition(parts: PartitionParts): Partition {
   /** All outcomes of this turn of the event loop are stored together. */
   function saveSoon(): void {
     saving ??= runDetached(async () => {
-      await new Promise(setImmediate)
+      await nextTurn()
       try {
         do await saveOutcomes()
         while (outcomes.length > 0 && isOpen())
@@ -179,7 +183,7 @@ export function openPartition(parts: PartitionParts): Partition {
     try {
       const { checkpoint, state } = await saveUntilStored(taken)
       if (checkpoint > saved) saved = checkpoint
-      savedAt = performance.now()
+      savedAt = elapsedMs()
       window.forget(checkpoint)
       const now = log.clock.now().getTime()
       for (const { entry, kind, delayMs, error } of taken) {
@@ -215,10 +219,10 @@ export function openPartition(parts: PartitionParts): Partition {
     }
     for (let attempt = 1; isOpen(); attempt++) {
       try {
-        const state =
+        const state = await parts.limited(() =>
           failed.length === 0
-            ? await saveChange(log, log.database, lease, change)
-            : await log.database.transaction(async tx => {
+            ? saveChange(log, log.database, lease, change)
+            : log.database.transaction(async tx => {
                 const positions = failed.map(({ entry }) => entry.event.position)
                 const firsts = await firstFailures(log, tx, lease, positions)
                 const state = await saveChange(log, tx, lease, change)
@@ -229,7 +233,8 @@ export function openPartition(parts: PartitionParts): Partition {
                   await record(log, lease, failure, tx)
                 }
                 return state
-              })
+              }),
+        )
         if (state !== undefined) return { checkpoint, state }
         await sleep(Math.min(2 * attempt, 50), { clock: log.clock, signal: ended.signal })
       } catch (error) {

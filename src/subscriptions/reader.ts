@@ -7,7 +7,7 @@
  * partitions go back to their stored checkpoints.
  */
 
-import { onAbort, sleep } from '../core/abort.ts'
+import { abortable, onAbort, sleep } from '../core/abort.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
 import type { RecordedEvent } from '../events/definition.ts'
@@ -22,6 +22,8 @@ import type { Partition } from './partition.ts'
 /** A partition held by this process. */
 export interface HeldPartition {
   readonly partition: Partition
+  /** Of its lease: work that must end soon, or the lease is lost. */
+  limited<T>(work: () => Promise<T>): Promise<T>
   readonly deadLetters: RetriedDeadLetters
   readonly index: number
   /** How many partitions there are. */
@@ -83,6 +85,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
         failures = 0
       } catch (error) {
         if (signal.aborted || isRillflowError(error, 'store_closed')) return
+        if (isRillflowError(error, 'lease_lost')) continue
         if (isRillflowError(error, 'log_rewound')) loseAll(error)
         else if (!isRillflowError(error) || !error.retryable) return parts.onFailure(error)
         failures++
@@ -146,7 +149,12 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
     const after = held.partition.window.readTo
     const room = held.partition.window.room
     const limit = options.stored.partitions === 1 ? Math.min(room, maxBuffered) : maxBuffered
-    const page = await readPage(log, { filter: options.filter, after, to: endOf(held, settled), limit })
+    // The page is for this partition. If it never comes, its lease is lost, and the next page is read for another one.
+    const request = { filter: options.filter, after, to: endOf(held, settled), limit }
+    const page = await abortable(
+      held.limited(() => readPage(log, request)),
+      signal,
+    )
     for (const each of parts.held()) {
       const { readTo } = each.partition.window
       if (readTo >= after && readTo < page.reached) hand(each, page)

@@ -15,6 +15,7 @@ import { type ConsumerState, forget, isHeld as isHeldRow } from '../consumers/ro
 import type { Group } from '../consumers/row-names.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import { deadline, sleep } from '../core/abort.ts'
+import { elapsedMs } from '../core/host.ts'
 import { checkWhole } from '../core/options.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -54,8 +55,8 @@ export async function repartition(
   try {
     if (await closeGroup(parts, group, partitions)) return
     wake.changed()
-    const until = performance.now() + Math.min(letGoMs, timeoutMs / 3)
-    while (performance.now() < until && (await isHeld(parts, group)))
+    const until = elapsedMs() + Math.min(letGoMs, timeoutMs / 3)
+    while (elapsedMs() < until && (await isHeld(parts, group)))
       await sleep(20, { signal: limit.signal, clock: log.clock })
     await setBarrier(parts, group)
     wake.changed()

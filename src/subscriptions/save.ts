@@ -44,7 +44,7 @@ export async function saveChange(
   change: Change,
 ): Promise<RowState | undefined> {
   const { from, checkpoint, done, givenBack } = change
-  const { clock } = log.names
+  const { clock, later } = log.names
   const { deliveries } = subscriptionNames(log)
   const steps = fragment`below as (
       delete from ${deliveries} as d
@@ -56,7 +56,7 @@ export async function saveChange(
         consumer, position, deliveries, acked_at, retry_at, first_failed_at, last_error)
       select held.name, given.position, given.deliveries,
         case when given.delay is null then ${clock}(given.position) end,
-        ${clock}(given.position) + make_interval(secs => given.delay / 1000),
+        ${later}(${clock}(given.position), given.delay),
         case when given.delay is not null then ${clock}(given.position) end,
         given.error::jsonb
       from held, unnest(

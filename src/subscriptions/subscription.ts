@@ -23,6 +23,7 @@ export interface SubscriptionDefinition<M extends EventMap, T extends keyof M & 
   readonly concurrency?: number | undefined
 }
 
+/** A subscription, as it was defined. */
 export interface Subscription<M extends EventMap = never, T extends keyof M & string = keyof M & string>
   extends Definition<'subscription'> {
   /** Absent at run time: it carries the types. A subscription to some of a store's events fits that store. */
@@ -32,6 +33,18 @@ export interface Subscription<M extends EventMap = never, T extends keyof M & st
   readonly concurrency: number
 }
 
+/**
+ * Defines a delivery of events to code of yours, such as a client of another system. It remembers how far it is.
+ *
+ * @example
+ * ```ts
+ * const mailer = defineSubscription('mailer', {
+ *   events,
+ *   types: ['OrderShipped'],
+ *   run: async event => console.log(`mail: shipped by ${event.data.carrier}`),
+ * })
+ * ```
+ */
 export function defineSubscription<M extends EventMap = UntypedEvents, T extends keyof M & string = keyof M & string>(
   name: string,
   definition: SubscriptionDefinition<M, T>,

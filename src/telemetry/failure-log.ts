@@ -3,6 +3,7 @@
  * projection fails is not silent: one line each, and at most one per definition and second. Nothing else is written, and
  * nothing while no runner runs.
  */
+import { elapsedMs } from '../core/host.ts'
 import { escapeControls } from '../core/printable.ts'
 import type { Logger } from './telemetry.ts'
 
@@ -17,7 +18,7 @@ const maxRemembered = 1_000
 
 export function openFailureLog(
   write: (line: string) => void = line => void process.stderr.write(line),
-  time: () => number = Date.now,
+  time: () => number = elapsedMs,
 ): FailureLog {
   const writtenAt = new Map<string, number>()
   let runners = 0

@@ -74,6 +74,10 @@ export const gauges = {
     labels: [],
   },
   log_position: { help: 'The last settled position of the log.', labels: [] },
+  consumer_checkpoint: {
+    help: 'The position up to which a consumer has applied the log; its head is rillflow_log_position.',
+    labels: ['consumer', 'kind'],
+  },
   consumer_lag_events: {
     help: 'Number of positions between the checkpoint of a consumer and the head of the log.',
     labels: ['consumer', 'kind'],

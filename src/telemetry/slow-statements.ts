@@ -10,6 +10,7 @@
  * transaction with short limits: one at a time, and for one statement once a minute, so that looking at slowness does
  * not add to it.
  */
+import { elapsedMs } from '../core/host.ts'
 import { checkWhole } from '../core/options.ts'
 import type { Database, Executor, Transaction } from '../database/database.ts'
 import type { Statement } from '../database/sql.ts'
@@ -43,14 +44,15 @@ export function watchStatements(
   const explainedAt = new Map<string, number>()
   let isExplaining = false
 
-  const watched = async <T>(statement: Statement, started: number, sent: Promise<T>): Promise<T> => {
-    try {
-      return await sent
-    } finally {
-      const durationMs = performance.now() - started
+  /** The caller gets the promise itself: to look at the clock is not in its way. */
+  const watched = <T>(statement: Statement, started: number, sent: Promise<T>): Promise<T> => {
+    const look = (): void => {
+      const durationMs = elapsedMs() - started
       addStatement(durationMs)
       if (durationMs > slowStatementMs) void report(statement, durationMs)
     }
+    sent.then(look, look)
+    return sent
   }
 
   const report = async (statement: Statement, durationMs: number): Promise<void> => {
@@ -63,7 +65,7 @@ export function watchStatements(
   }
 
   const mayExplain = ({ text, label }: Statement): boolean => {
-    const now = performance.now()
+    const now = elapsedMs()
     if (isExplaining || label === explainLabel || !isExplainable(text)) return false
     if (now - (explainedAt.get(text) ?? -explainEveryMs) < explainEveryMs) return false
     if (explainedAt.size >= maxRemembered) explainedAt.clear()
@@ -88,13 +90,13 @@ export function watchStatements(
   }
 
   const watchExecutor = (executor: Executor): Executor => ({
-    run: statement => watched(statement, performance.now(), executor.run(statement)),
-    runArrays: statement => watched(statement, performance.now(), executor.runArrays(statement)),
+    run: statement => watched(statement, elapsedMs(), executor.run(statement)),
+    runArrays: statement => watched(statement, elapsedMs(), executor.runArrays(statement)),
   })
   const watchTransaction = (tx: Transaction): Transaction => ({
     ...tx,
     ...watchExecutor(tx),
-    query: (text, values = []) => watched({ label: 'query', text, values }, performance.now(), tx.query(text, values)),
+    query: (text, values = []) => watched({ label: 'query', text, values }, elapsedMs(), tx.query(text, values)),
   })
   return {
     ...database,

@@ -32,6 +32,7 @@ export interface Telemetry extends MetricsRegistry {
   span<T>(start: SpanStart, work: (span: Span) => Promise<T>): Promise<T>
 }
 
+/** A logger of yours, such as that of pino. */
 export interface Logger {
   debug(fields: object, message: string): void
   info(fields: object, message: string): void
@@ -39,7 +40,15 @@ export interface Logger {
   error(fields: object, message: string): void
 }
 
-/** Every channel, with the fields of its messages. */
+/**
+ * Every channel, with the fields of its messages.
+ *
+ * @example
+ * ```ts
+ * import { subscribe } from 'node:diagnostics_channel'
+ * subscribe(channels.append, message => console.log(message))
+ * ```
+ */
 export const channels = {
   /** An append call ended: `{ schema, streams, events, durationMs, error? }`. */
   append: 'rillflow:events.append',

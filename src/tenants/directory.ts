@@ -293,6 +293,7 @@ export function directoryPlacements(
     place: directory.place,
     forget: directory.forget,
     servers: async () => (await directory.servers()).map(({ name }) => name),
+    home: directoryDatabase,
     databaseOf(server) {
       const known = opened.get(server)
       if (known !== undefined) return known

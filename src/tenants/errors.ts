@@ -52,3 +52,13 @@ export const TenantElsewhere: ErrorKind<'tenant_elsewhere', { tenant: string; se
     d =>
       `Tenant "${d.tenant}" is on server "${d.server}", not on "${d.asked}". Move it with store.tenants.move('${d.tenant}', { server: '${d.asked}' }).`,
   )
+export const RebalanceFailed: ErrorKind<'rebalance_failed', { state: string; details: string }> = defineError(
+  'rebalance_failed',
+  d =>
+    `The rebalance of the cluster has ended as "${d.state}". Tenants that were moved stay where they are, all others where they were. Citus says: ${d.details}`,
+)
+export const ClusterRequired: ErrorKind<'cluster_required', { call: string }> = defineError(
+  'cluster_required',
+  d =>
+    `store.${d.call} needs tenants that a Citus cluster places. Open the store with { tenancy: 'schema' } and the address of the cluster's coordinator.`,
+)

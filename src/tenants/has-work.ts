@@ -8,6 +8,8 @@ import { hasConsumerBehind, nextDeadLetterAt } from '../consumers/pending-work.t
 import type { Database } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { settle } from '../events/order/order.ts'
+import { readDrawn } from '../schema/numbers.ts'
 import { hasOpenWork, nextWorkAt } from '../workflows/pending-work.ts'
 
 /**
@@ -16,13 +18,18 @@ import { hasOpenWork, nextWorkAt } from '../workflows/pending-work.ts'
  */
 export async function readLogHeads(database: Database, prefix: string): Promise<Map<string, number>> {
   const rows = await database.runArrays(sql`/* tenants.heads */
-    select n.nspname::text, coalesce(pg_sequence_last_value(c.oid), 0)
+    select n.nspname::text, pg_sequence_last_value(case when c.relkind = 'S' then c.oid end), c.relkind = 'S'
     from pg_class as c
     join pg_namespace as n on n.oid = c.relnamespace
-    where c.relname = 'events_position'
-      and c.relkind = 'S'
+    where (c.relname, c.relkind) in (('events_position', 'S'), ('counters', 'r'))
       and starts_with(n.nspname, ${prefix}::text)`)
-  return new Map(rows.map(([schema, head]) => [schema as string, head as number]))
+  const heads = new Map<string, number>()
+  for (const [schema, head, isSequence] of rows as [string, number | null, boolean][]) {
+    // No statement reads the rows of several tenants: they may be on several servers.
+    const drawn = isSequence ? head : (await readDrawn(database, schema, 'counter')).events_position
+    heads.set(schema, drawn ?? 0)
+  }
+  return heads
 }
 
 export interface TenantWork {
@@ -38,8 +45,7 @@ export async function readWork(log: Log, consumers: readonly string[]): Promise<
   const { database, names } = log
   const head = identifier('head', 'position')
   const [row] = await database.run<{ head: number; has_work: boolean; next_in: number | null }>(sql`/* tenants.idle */
-    with head as materialized (
-      select coalesce(pg_sequence_last_value(${names.events_position.quoted}::text::regclass), 0) as position)
+    with head as materialized (select ${(await settle(log)).head}::bigint as position)
     select
       ${head} as head,
       ${hasConsumerBehind(log, consumers, head)}

@@ -7,8 +7,9 @@
  * tenant is undoes it; once the old server has given the tenant up, the move can only continue. The state of a move is
  * read from the two servers, never from the memory of a mover.
  */
-import { randomUUID } from 'node:crypto'
+
 import { throwIfAborted } from '../core/abort.ts'
+import { randomId } from '../core/host.ts'
 import {
   activate,
   discard,
@@ -33,7 +34,10 @@ export interface MoveTenantOptions {
 }
 
 export interface MovedTenant extends Placement {
-  /** The number of copied rows, and how long writers were stopped; undefined if the tenant was there already. */
+  /**
+   * The number of copied rows, and how long writers were stopped; undefined if the tenant was there already, and on a
+   * Citus cluster, which tells neither.
+   */
   readonly moved: MoveResult | undefined
 }
 
@@ -46,7 +50,7 @@ export async function moveTenant(
   to: string,
   options: MoveTenantOptions = {},
 ): Promise<MovedTenant> {
-  const mover = randomUUID()
+  const mover = randomId()
   const lost = new AbortController()
   const signal = options.signal === undefined ? lost.signal : AbortSignal.any([lost.signal, options.signal])
   let placement = await directory.hold(tenant, mover, holdMs)

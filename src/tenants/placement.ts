@@ -2,6 +2,7 @@
  * Placement: which server and schema a tenant has. There are two ways to know it.
  *
  *     tenancy: 'schema'         the catalogue of one database: every schema with the prefix that has a store is a tenant
+ *                               where it belongs to a Citus cluster, its servers are the nodes (`cluster.ts`)
  *     tenancy: { directory }    the directory, for many servers (`directory.ts`)
  *
  * With one database there is no list that could disagree with the schemas. A schema that is marked with another prefix is not
@@ -13,9 +14,11 @@ import type { Database } from '../database/database.ts'
 import { shareListeners } from '../database/handle.ts'
 import { sql } from '../database/sql.ts'
 import { unfinishedMigrations } from '../transfer/export/selection.ts'
+import { type Cluster, findCluster } from './cluster.ts'
 import { hasNoOtherPrefix } from './prefix-mark.ts'
 import { schemaOfTenant, tenantOfSchema } from './tenant-name.ts'
 
+/** Which server has a tenant. */
 export interface Placement {
   readonly tenant: string
   readonly server: string
@@ -32,6 +35,8 @@ export interface Placements {
     'engine' | 'soleUser' | 'neighbours' | 'maxConnections' | 'batch' | 'files' | 'refuseInsideTransaction'
   >
   readonly prefix: string
+  /** The cluster that places the tenants; undefined if there is none. */
+  readonly cluster?: Cluster | undefined
   /** Looks the tenant up, every time. */
   find(tenant: string): Promise<Placement | undefined>
   list(): Promise<Placement[]>
@@ -41,6 +46,8 @@ export interface Placements {
   forget(tenant: string): Promise<void>
   /** The names of all servers. */
   servers(): Promise<string[]>
+  /** The database that knows of all tenants. */
+  readonly home: Database
   /** The database of a server, opened on first use and shared by all tenants on it. */
   databaseOf(server: string): Promise<Database>
   close(closeMs: number): Promise<void>
@@ -50,11 +57,12 @@ export interface Placements {
 const onlyServer = 'default'
 
 /** All tenants in one database. */
-export function schemaPlacements(given: Database, prefix: string): Placements {
+export async function schemaPlacements(given: Database, prefix: string): Promise<Placements> {
+  const cluster = await findCluster(given)
   const database = shareListeners(given)
-  const placementOf = (tenant: string): Placement => ({
+  const placementOf = (tenant: string, nodes?: ReadonlyMap<string, string>): Placement => ({
     tenant,
-    server: onlyServer,
+    server: nodes?.get(schemaOfTenant(tenant, prefix)) ?? onlyServer,
     schema: schemaOfTenant(tenant, prefix),
     state: 'active',
     epoch: 0,
@@ -77,15 +85,24 @@ export function schemaPlacements(given: Database, prefix: string): Placements {
   return {
     traits: database,
     prefix,
+    cluster,
     async find(tenant) {
       const found = await readSchemas(schemaOfTenant(tenant, prefix))
-      return found.length > 0 ? placementOf(tenant) : undefined
+      if (found.length === 0) return undefined
+      return placementOf(tenant, await cluster?.nodesOf(schemaOfTenant(tenant, prefix)))
     },
     async list() {
       const tenants = (await readSchemas(undefined)).map(schema => tenantOfSchema(schema, prefix))
-      return tenants.filter(tenant => tenant !== undefined).map(placementOf)
+      const nodes = await cluster?.nodesOf()
+      return tenants.filter(tenant => tenant !== undefined).map(tenant => placementOf(tenant, nodes))
     },
     async place(tenant, server) {
+      if (server !== undefined && cluster !== undefined)
+        throw new InvalidOption({
+          option: 'server',
+          reason:
+            'The option "server" is for a store with a directory: here Citus decides which node gets a new tenant. Leave it out, and move the tenant afterwards.',
+        })
       if (server !== undefined && server !== onlyServer)
         throw new InvalidOption({
           option: 'server',
@@ -95,7 +112,8 @@ export function schemaPlacements(given: Database, prefix: string): Placements {
       return placementOf(tenant)
     },
     forget: async () => {},
-    servers: async () => [onlyServer],
+    servers: async () => (cluster === undefined ? [onlyServer] : cluster.nodes()),
+    home: database,
     databaseOf: async () => database,
     close: closeMs => database.close(closeMs),
   }

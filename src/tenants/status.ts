@@ -6,6 +6,7 @@ import { readStatus } from '../consumers/status.ts'
 import type { Database } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { settle } from '../events/order/order.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { Placement } from './placement.ts'
 
@@ -34,7 +35,7 @@ export async function readTenantStatus(
   if (status === 'missing')
     return { ...placement, version: 0, pending, drift: [], bytes: 0, events: 0, head: 0, lag: 0 }
   const { problems } = await schema.check()
-  const [row] = await database.run<{ version: number; bytes: number; events: number; head: number }>(
+  const [row] = await database.run<{ version: number; bytes: number; events: number }>(
     sql`/* tenants.size */
       select
         (select coalesce(max(id), 0) from ${identifier(placement.schema, 'migrations')}) as version,
@@ -45,9 +46,9 @@ export async function readTenantStatus(
             and c.relkind = 'r') as bytes,
         (select greatest(c.reltuples, 0)::float8
           from pg_class as c
-          where c.oid = ${log.names.events.quoted}::text::regclass) as events,
-        coalesce(pg_sequence_last_value(${log.names.events_position.quoted}::text::regclass), 0) as head`,
+          where c.oid = ${log.names.events.quoted}::text::regclass) as events`,
   )
+  const { head } = await settle(log)
   const consumers = await readStatus(log)
   const lags = consumers.filter(({ isPaused, state }) => !isPaused && state !== 'inline').map(({ lag }) => lag)
   return {
@@ -57,7 +58,7 @@ export async function readTenantStatus(
     drift: problems.map(({ object, problem }) => `${object} ${problem}`),
     bytes: row!.bytes,
     events: row!.events,
-    head: row!.head,
+    head,
     lag: Math.max(0, ...lags),
   }
 }

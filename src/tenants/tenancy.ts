@@ -25,6 +25,7 @@ import { type Placements, schemaPlacements } from './placement.ts'
 import { type Lookup, openTenantDatabase, type TenantDatabase } from './tenant-database.ts'
 import { checkTenantName, checkTenantPrefix, schemaOfTenant } from './tenant-name.ts'
 import { openTenants, type RunningTenants, type Tenants, type TenantsStartOptions } from './tenants.ts'
+import { openTenantsAudit, type TenantsAuditParts } from './tenants-audit.ts'
 
 /** `'schema'`: all tenants in this store's database. A directory: on many servers. */
 export type Tenancy = 'schema' | DirectoryTenancy
@@ -64,6 +65,8 @@ export interface TenancyOptions<S> {
   /** Whether the directory is made if it is missing. */
   readonly create: boolean
   readonly pool: PostgresOptions
+  /** For the audit of what operators do with tenants. */
+  readonly audit: TenantsAuditParts
   /** Opens the database of a store that has all its tenants in one. */
   database(): Promise<Database>
   /** Puts together the store of one tenant. */
@@ -136,7 +139,8 @@ export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S
     await instance?.close()
   }
 
-  const { tenants, start, stopAll } = openTenants({ placements, directory, instanceOf, release })
+  const operators = openTenantsAudit(placements.home, prefix, options.audit)
+  const { tenants, start, stopAll } = openTenants({ placements, directory, operators, instanceOf, release })
   return {
     engine: placements.traits.engine,
     tenants,
@@ -155,7 +159,8 @@ async function openPlacements<S>(
   tenancy: Tenancy,
   { prefix, create, pool, database }: TenancyOptions<S>,
 ): Promise<{ placements: Placements; directory: Directory | undefined }> {
-  if (tenancy === 'schema') return { placements: schemaPlacements(await database(), prefix), directory: undefined }
+  if (tenancy === 'schema')
+    return { placements: await schemaPlacements(await database(), prefix), directory: undefined }
   if (typeof tenancy !== 'object' || typeof tenancy.directory !== 'string')
     throw new InvalidOption({
       option: 'tenancy',

@@ -135,6 +135,8 @@ export function openTenantDatabase(
           throw movingError(tenant, error)
         }
       },
+      // A call has found the place before. If the tenant has just left it, its readers find out by their poll.
+      notify: (channel, payload) => known?.database.notify(channel, payload),
       listen(channel, onNotify) {
         const following: FollowingListener = { channel, onNotify, at: undefined }
         listeners.add(following)

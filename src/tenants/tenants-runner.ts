@@ -25,6 +25,7 @@
 
 import { abortable, deadline, onAbort } from '../core/abort.ts'
 import { isRillflowError } from '../core/errors.ts'
+import { elapsedMs } from '../core/host.ts'
 import { type Loop, openLoop } from '../core/loop.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
 import type { ServiceDefinition } from '../core/service.ts'
@@ -136,8 +137,10 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
     for (const placement of placed) {
       if (tenants !== 'all' && !tenants.includes(placement.tenant)) continue
       present.add(placement.tenant)
-      const known = byServer.get(placement.server)
-      if (known === undefined) byServer.set(placement.server, [placement])
+      // All nodes of a cluster answer through one address.
+      const server = placements.cluster === undefined ? placement.server : 'cluster'
+      const known = byServer.get(server)
+      if (known === undefined) byServer.set(server, [placement])
       else known.push(placement)
     }
     await Promise.all([...tracked].filter(([tenant]) => !present.has(tenant)).map(remove))
@@ -222,7 +225,7 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
       stopListening: () => {},
     }
     const onHint = (): void => {
-      tenant.activeAt = performance.now()
+      tenant.activeAt = elapsedMs()
       if (tenant.idleAt === undefined) return
       tenant.idleAt = undefined
       servers.get(tenant.server)?.loop.lookSoon()
@@ -243,13 +246,13 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
   }
 
   function isDue(tenant: TrackedTenant<S>): boolean {
-    const now = performance.now()
+    const now = elapsedMs()
     if (tenant.started !== undefined || tenant.notBefore > now) return false
     return tenant.idleAt === undefined || tenant.dueAt <= now
   }
 
   function isQuiet(tenant: TrackedTenant<S>): boolean {
-    return tenant.started !== undefined && performance.now() - tenant.activeAt >= idleMs
+    return tenant.started !== undefined && elapsedMs() - tenant.activeAt >= idleMs
   }
 
   /** The next idle tenant to look at, one after the other. */
@@ -267,7 +270,7 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
       if ((await hasWork(tenant)) || !tenant.hasRun) {
         tenant.idleAt = undefined
         tenant.started = await options.start(tenant.instance)
-        tenant.activeAt = performance.now()
+        tenant.activeAt = elapsedMs()
         tenant.hasRun = true
       }
       tenant.failures = 0
@@ -284,7 +287,7 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
     tenant.isBusy = true
     try {
       if (await hasWork(tenant)) {
-        tenant.activeAt = performance.now()
+        tenant.activeAt = elapsedMs()
         return
       }
       await tenant.started?.stop()
@@ -304,7 +307,7 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
     tenant.idleAt = 0
     const work = await abortable(readWork(log, names), stopping.signal)
     const { nextInMs } = work
-    tenant.dueAt = nextInMs === undefined ? Number.POSITIVE_INFINITY : performance.now() + nextInMs
+    tenant.dueAt = nextInMs === undefined ? Number.POSITIVE_INFINITY : elapsedMs() + nextInMs
     if (work.hasWork || tenant.idleAt === undefined || (nextInMs !== undefined && nextInMs <= idleMs)) {
       tenant.idleAt = undefined
       return true
@@ -316,7 +319,7 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
   function fail(tenant: TrackedTenant<S>, error: unknown): void {
     if (stopping.signal.aborted) return
     tenant.idleAt = undefined
-    tenant.notBefore = performance.now() + delay(defaultBackoff, ++tenant.failures)
+    tenant.notBefore = elapsedMs() + delay(defaultBackoff, ++tenant.failures)
     if (isRillflowError(error, 'tenant_not_found')) return
     onFailure?.(tenant.instance.tenant, error)
   }

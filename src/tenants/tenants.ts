@@ -23,32 +23,37 @@
  * What can fail: a server that cannot be reached fails the calls of its own tenants. A directory that cannot be reached
  * fails the calls of tenants whose server this process does not know yet.
  */
-import { randomUUID } from 'node:crypto'
+
+import type { Audit, AuditedAction, OpenAudit } from '../audit/audit.ts'
 import { shareConcurrency } from '../consumers/runners/concurrency.ts'
-import type { Runner, RunnerOptions } from '../consumers/runners/runner.ts'
+import { type Runner, type RunnerOptions, startOptionNames } from '../consumers/runners/runner.ts'
 import { throwIfAborted } from '../core/abort.ts'
 import { InvalidOption } from '../core/errors.ts'
-import { checkWhole } from '../core/options.ts'
-import { type Page, type PageOptions, pageOfAll } from '../core/page.ts'
+import { randomId } from '../core/host.ts'
+import { checkWhole, refuseUnknownOptions, refusingUnknownOptions } from '../core/options.ts'
+import { type Page, type PageOptions, pageOfAll, pageOptionNames } from '../core/page.ts'
 import { openServices, type Service, type Services } from '../core/service.ts'
 import { identifier } from '../database/sql.ts'
 import { library } from '../parts.ts'
 import { openSchema } from '../schema/schema.ts'
 import { TableRegistry } from '../schema/table.ts'
-import { type ExportOptions, exportStore } from '../transfer/export/export.ts'
-import { importStore, type StoreImportOptions } from '../transfer/export/import.ts'
+import { type ExportOptions, exportOptionNames, exportStore } from '../transfer/export/export.ts'
+import { importOptionNames, importStore, type StoreImportOptions } from '../transfer/export/import.ts'
 import { type ExportManifest, verifyExport } from '../transfer/export/manifest.ts'
 import { importSelection, type SelectionOptions, type SelectionProgress } from '../transfer/export/selection.ts'
 import { freeMovedName } from '../transfer/move/moved-marker.ts'
 import type { StoreLocation } from '../transfer/transfer.ts'
+import type { Cluster, ClusterMoveOptions, Rebalanced, RebalanceOptions } from './cluster.ts'
 import type { Directory } from './directory.ts'
-import { ForceRequired, TenancyRequired, TenantMoving, TenantNotFound } from './errors.ts'
+import { ClusterRequired, ForceRequired, TenancyRequired, TenantMoving, TenantNotFound } from './errors.ts'
+import { readLogHeads } from './has-work.ts'
 import { holdMs, type MovedTenant, type MoveTenantOptions, moveTenant } from './move-tenant.ts'
 import type { Placement, Placements } from './placement.ts'
 import { markPrefix, refuseOtherPrefix } from './prefix-mark.ts'
 import { readTenantStatus, type TenantStatus } from './status.ts'
 import type { TenantInstance } from './tenancy.ts'
 import { checkTenantName, tenantOfSchema } from './tenant-name.ts'
+import type { TenantsAudit } from './tenants-audit.ts'
 import { openTenantsRunner, type StartedTenant } from './tenants-runner.ts'
 
 export interface EnsureOptions {
@@ -78,6 +83,13 @@ export interface SyncTenantsOptions {
   concurrency?: number | undefined
   onProgress?: ((progress: TenantsProgress) => void) | undefined
   signal?: AbortSignal | undefined
+}
+
+export interface TenantHead {
+  readonly tenant: string
+  readonly server: string
+  /** The highest position drawn; undefined if its server did not answer, or it has no store yet. */
+  readonly head: number | undefined
 }
 
 export interface TenantsProgress {
@@ -118,6 +130,8 @@ export interface Tenants {
   /** By name. */
   list(options?: PageOptions): Promise<Page<Placement>>
   status(tenant: string): Promise<TenantStatus>
+  /** The last position of each tenant, by name: one statement a server, however many tenants there are. */
+  heads(): Promise<TenantHead[]>
   /** Brings the schemas of all tenants up to date. A tenant that fails does not stop the others; the next call retries it. */
   sync(options?: SyncTenantsOptions): Promise<SyncedTenant[]>
   /** Exports everything of a tenant into a folder: a line for each row, and a manifest with checksums. */
@@ -129,19 +143,24 @@ export interface Tenants {
   /** Deletes a tenant with everything it has. */
   drop(tenant: string, options: { force: true }): Promise<void>
   /**
-   * Moves a tenant to another server of the directory while it is in use. Writers wait for a moment, or get
-   * `TenantMoving`. After an interruption the next call continues; a call for the server that has the tenant undoes it.
+   * Moves a tenant to another server of the directory, or node of a Citus cluster, while it is in use. Writers wait for a
+   * moment, or, between servers of a directory, get `TenantMoving`. After an interruption the next call continues; a call for the server that has the tenant undoes it.
    */
   move(tenant: string, to: { server: string }, options?: MoveTenantOptions): Promise<MovedTenant>
-  /** The names of the servers. */
+  /** On a Citus cluster: moves tenants until the nodes are about equally full. */
+  rebalance(options?: RebalanceOptions): Promise<Rebalanced>
+  /** The names of the servers; on a Citus cluster its nodes. */
   servers(options?: PageOptions): Promise<Page<string>>
   /** Adds a server to the directory, or changes its address. */
   addServer(name: string, options: { url: string }): Promise<void>
+  /** What operators did with tenants as a whole: made, imported, moved and dropped them, and added servers. */
+  readonly audit: Audit
 }
 
 export interface TenantsParts<S> {
   readonly placements: Placements
   readonly directory: Directory | undefined
+  readonly operators: TenantsAudit
   instanceOf(tenant: string): TenantInstance<S>
   /** Closes an instance and forgets it. */
   release(tenant: string): Promise<void>
@@ -154,7 +173,7 @@ export interface OpenTenants {
 }
 
 export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
-  const { placements, directory, instanceOf } = parts
+  const { placements, directory, operators, instanceOf } = parts
   const services = openServices()
 
   const syncOne = async (placement: Placement, signal?: AbortSignal): Promise<readonly string[]> => {
@@ -201,10 +220,19 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
     await audit.recordDone({ action, target: tenant, parameters: { server, ...parameters } }, log.database)
   }
 
+  /** In the tenant's own audit, whose table the sync may have made. */
+  const recordSynced = async ({ tenant }: Placement, { steps, error }: SyncedTenant): Promise<void> => {
+    if (steps.length === 0 && error === undefined) return
+    const { audit, log } = instanceOf(tenant)
+    const action = { action: 'schema.sync', parameters: { tenant } }
+    if (error !== undefined) return audit.recordFailed(action, error)
+    await audit.recordDone(action, log.database, { steps: steps.length })
+  }
+
   /** Runs `work` while no process can move the tenant: otherwise it would act on the server that the tenant has left. */
   const whileHeld = async (tenant: string, work: (placement: Placement) => Promise<void>): Promise<void> => {
     if (directory === undefined) return work(await findExisting(tenant))
-    const holder = randomUUID()
+    const holder = randomId()
     const placement = await directory.hold(tenant, holder, holdMs)
     try {
       if (placement.state === 'moving')
@@ -215,105 +243,194 @@ export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
     }
   }
 
-  const tenants: Tenants = {
-    async ensure(tenant, { server, signal } = {}) {
-      const placement = await placeFor(tenant, server)
-      const steps = await syncOne(placement, signal)
-      if (steps.length > 0) await recordMade(placement, 'tenants.ensure', { steps: steps.length })
-      return placement
-    },
-    exists: async tenant => (await placements.find(checkTenantName(tenant, placements.prefix))) !== undefined,
-    list: async (options = {}) =>
-      pageOfAll('store.tenants.list', await placements.list(), options, ({ tenant }) => tenant),
-    async status(tenant) {
-      const placement = await findExisting(tenant)
-      const { tables, log } = instanceOf(tenant)
-      // Not through the tenant's own database, which refuses a tenant that is not ready for use.
-      const database = await placements.databaseOf(placement.server)
-      const schema = openSchema(database, { schema: placement.schema, tables, library })
-      return readTenantStatus(placement, { database, schema, log: { ...log, database } })
-    },
-    async sync({ tenants: chosen, concurrency = 4, onProgress, signal } = {}) {
-      checkWhole('concurrency', concurrency, 1, 100)
-      const all = chosen === undefined ? await placements.list() : await Promise.all(chosen.map(findExisting))
-      const synced: SyncedTenant[] = []
-      const queue = [...all]
-      const work = async (): Promise<void> => {
-        for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-          throwIfAborted(signal)
-          const { tenant } = next
-          const outcome = await syncOne(next, signal).then(
-            steps => ({ tenant, steps }),
-            (error: unknown) => ({ tenant, steps: [], error }),
+  const moveInCluster = async (
+    cluster: Cluster,
+    tenant: string,
+    node: string,
+    { onProgress, signal }: MoveTenantOptions = {},
+  ): Promise<MovedTenant> => {
+    const before = await findExisting(tenant)
+    if (before.server === node) return { ...before, moved: undefined }
+    const onBytes: ClusterMoveOptions['onProgress'] = ({ copiedBytes, bytes }) =>
+      onProgress?.({ phase: 'copying', table: '', rows: 0, totalRows: 0, copiedBytes, totalBytes: bytes })
+    await cluster.move(before.schema, node, { onProgress: onProgress && onBytes, signal })
+    const placement = await findExisting(tenant)
+    await recordMade(placement, 'tenants.move', {})
+    return { ...placement, moved: undefined }
+  }
+
+  const calls = refusingUnknownOptions<Omit<Tenants, 'audit'>>(
+    'store.tenants',
+    {
+      async ensure(tenant, { server, signal } = {}) {
+        const recordIn = async (store: OpenAudit, steps: number): Promise<void> =>
+          store.recordDone({ action: 'tenants.ensure', target: tenant, parameters: { server, steps } }, placements.home)
+        try {
+          const placement = await placeFor(tenant, server)
+          const steps = await syncOne(placement, signal)
+          if (steps.length > 0) {
+            await recordMade(placement, 'tenants.ensure', { steps: steps.length })
+            await recordIn(await operators.open(), steps.length)
+          }
+          return placement
+        } catch (error) {
+          const action = { action: 'tenants.ensure', target: tenant, parameters: { server } }
+          await operators.open().then(
+            store => store.recordFailed(action, error),
+            () => {},
           )
-          synced.push(outcome)
-          onProgress?.({ tenant, done: synced.length, total: all.length })
+          throw error
         }
-      }
-      await Promise.all(Array.from({ length: Math.min(concurrency, all.length) }, work))
-      return synced.sort((a, b) => (a.tenant < b.tenant ? -1 : 1))
-    },
-    async export(tenant, options) {
-      return exportStore(await locationOf(await findExisting(tenant)), options)
-    },
-    async import({ tenant, server, ...options }) {
-      const { schema } = await verifyExport(options.input, { signal: options.signal })
-      const name = tenant ?? tenantOfSchema(schema, placements.prefix)
-      if (name === undefined)
-        throw new InvalidOption({
-          option: 'tenant',
-          reason: `The option "tenant" is needed, because the export is of schema "${schema}", which is not that of a tenant.`,
-        })
-      const placement = await placeFor(name, server)
-      const manifest = await importStore(await locationOf(placement), options)
-      await syncOne(placement, options.signal)
-      await recordMade(placement, 'tenants.import', { input: options.input })
-      return { ...placement, manifest }
-    },
-    async importFrom(tenant, { schema, server, ...options }) {
-      const placement = await placeFor(tenant, server)
-      const target = await locationOf(placement)
-      const copied = await importSelection({ ...target, schema }, target, options)
-      await syncOne(placement, options.signal)
-      await recordMade(placement, 'tenants.importFrom', { schema })
-      return { ...placement, copied }
-    },
-    async drop(tenant, { force } = { force: false } as never) {
-      if (force !== true) throw new ForceRequired({ what: `Dropping tenant "${tenant}"` })
-      await whileHeld(checkTenantName(tenant, placements.prefix), async placement => {
-        await parts.release(tenant)
+      },
+      exists: async tenant => (await placements.find(checkTenantName(tenant, placements.prefix))) !== undefined,
+      list: async (options = {}) =>
+        pageOfAll('store.tenants.list', await placements.list(), options, ({ tenant }) => tenant),
+      async status(tenant) {
+        const placement = await findExisting(tenant)
+        const { tables, log } = instanceOf(tenant)
+        // Not through the tenant's own database, which refuses a tenant that is not ready for use.
         const database = await placements.databaseOf(placement.server)
-        const text = `drop schema if exists ${identifier(placement.schema)} cascade`
-        await database.run({ label: 'tenants.drop', text, values: [] })
-        await placements.forget(tenant)
-      })
+        const schema = openSchema(database, { schema: placement.schema, tables, library })
+        return readTenantStatus(placement, { database, schema, log: { ...log, database } })
+      },
+      async heads() {
+        const all = await placements.list()
+        const servers = new Set(all.map(({ server }) => server))
+        const asked = await Promise.all(
+          [...servers].map(async server => {
+            const asking = placements.databaseOf(server).then(database => readLogHeads(database, placements.prefix))
+            return [server, await asking.catch(() => new Map<string, number>())] as const
+          }),
+        )
+        const heads = new Map(asked)
+        return all
+          .map(({ tenant, server, schema }) => ({ tenant, server, head: heads.get(server)?.get(schema) }))
+          .sort((a, b) => (a.tenant < b.tenant ? -1 : 1))
+      },
+      async sync({ tenants: chosen, concurrency = 4, onProgress, signal } = {}) {
+        checkWhole('concurrency', concurrency, 1, 100)
+        const all = chosen === undefined ? await placements.list() : await Promise.all(chosen.map(findExisting))
+        const synced: SyncedTenant[] = []
+        const queue = [...all]
+        const work = async (): Promise<void> => {
+          for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+            throwIfAborted(signal)
+            const { tenant } = next
+            const outcome = await syncOne(next, signal).then(
+              steps => ({ tenant, steps }),
+              (error: unknown) => ({ tenant, steps: [], error }),
+            )
+            await recordSynced(next, outcome)
+            synced.push(outcome)
+            onProgress?.({ tenant, done: synced.length, total: all.length })
+          }
+        }
+        await Promise.all(Array.from({ length: Math.min(concurrency, all.length) }, work))
+        return synced.sort((a, b) => (a.tenant < b.tenant ? -1 : 1))
+      },
+      async export(tenant, options) {
+        return exportStore(await locationOf(await findExisting(tenant)), options)
+      },
+      async import({ tenant, server, ...options }) {
+        const { schema } = await verifyExport(options.input, { signal: options.signal })
+        const name = tenant ?? tenantOfSchema(schema, placements.prefix)
+        if (name === undefined)
+          throw new InvalidOption({
+            option: 'tenant',
+            reason: `The option "tenant" is needed, because the export is of schema "${schema}", which is not that of a tenant.`,
+          })
+        const placement = await placeFor(name, server)
+        const manifest = await importStore(await locationOf(placement), options)
+        await syncOne(placement, options.signal)
+        await recordMade(placement, 'tenants.import', { input: options.input })
+        return { ...placement, manifest }
+      },
+      async importFrom(tenant, { schema, server, ...options }) {
+        const placement = await placeFor(tenant, server)
+        const target = await locationOf(placement)
+        const copied = await importSelection({ ...target, schema }, target, options)
+        await syncOne(placement, options.signal)
+        await recordMade(placement, 'tenants.importFrom', { schema })
+        return { ...placement, copied }
+      },
+      async drop(tenant, { force } = { force: false } as never) {
+        if (force !== true) throw new ForceRequired({ what: `Dropping tenant "${tenant}"` })
+        await whileHeld(checkTenantName(tenant, placements.prefix), async placement => {
+          await parts.release(tenant)
+          const database = await placements.databaseOf(placement.server)
+          const text = `drop schema if exists ${identifier(placement.schema)} cascade`
+          await database.run({ label: 'tenants.drop', text, values: [] })
+          await placements.forget(tenant)
+        })
+      },
+      async move(tenant, { server }, options) {
+        checkTenantName(tenant, placements.prefix)
+        if (placements.cluster !== undefined) return moveInCluster(placements.cluster, tenant, server, options)
+        if (directory === undefined) throw new TenancyRequired({ call: 'tenants.move' })
+        const moved = await moveTenant({ placements, directory }, tenant, server, options)
+        instanceOf(tenant).tenantDatabase.forget()
+        // Not before: a move that was interrupted continues, and until then no row of the tenant can be written.
+        const placement = await findExisting(tenant)
+        await markPrefix(await placements.databaseOf(placement.server), placement.schema, placements.prefix)
+        await recordMade(placement, 'tenants.move', {})
+        return moved
+      },
+      async rebalance(options) {
+        if (placements.cluster === undefined) throw new ClusterRequired({ call: 'tenants.rebalance' })
+        return placements.cluster.rebalance(options)
+      },
+      servers: async (options = {}) =>
+        pageOfAll('store.tenants.servers', await placements.servers(), options, name => name),
+      async addServer(name, { url }) {
+        if (directory === undefined) throw new TenancyRequired({ call: 'tenants.addServer' })
+        await directory.addServer(name, url)
+      },
     },
-    async move(tenant, { server }, options) {
-      if (directory === undefined) throw new TenancyRequired({ call: 'tenants.move' })
-      checkTenantName(tenant, placements.prefix)
-      const moved = await moveTenant({ placements, directory }, tenant, server, options)
-      instanceOf(tenant).tenantDatabase.forget()
-      // Not before: a move that was interrupted continues, and until then no row of the tenant can be written.
-      const placement = await findExisting(tenant)
-      await markPrefix(await placements.databaseOf(placement.server), placement.schema, placements.prefix)
-      await recordMade(placement, 'tenants.move', {})
-      return moved
-    },
-    servers: async (options = {}) =>
-      pageOfAll('store.tenants.servers', await placements.servers(), options, name => name),
-    async addServer(name, { url }) {
-      if (directory === undefined) throw new TenancyRequired({ call: 'tenants.addServer' })
-      await directory.addServer(name, url)
-    },
+    optionsOfCalls,
+  )
+  const acting = async <T>(action: AuditedAction, work: () => Promise<T>): Promise<T> =>
+    (await operators.open()).record(action, work)
+  const tenants: Tenants = {
+    ...calls,
+    audit: operators.audit,
+    drop: (tenant, options) => acting({ action: 'tenants.drop', target: tenant }, () => calls.drop(tenant, options)),
+    move: (tenant, to, options) =>
+      acting({ action: 'tenants.move', target: tenant, parameters: { ...to, ...options } }, () =>
+        calls.move(tenant, to, options),
+      ),
+    rebalance: options =>
+      acting({ action: 'tenants.rebalance', parameters: { ...options } }, () => calls.rebalance(options)),
+    import: options =>
+      acting({ action: 'tenants.import', target: options.tenant, parameters: { ...options } }, () =>
+        calls.import(options),
+      ),
+    importFrom: (tenant, options) =>
+      acting({ action: 'tenants.importFrom', target: tenant, parameters: { ...options } }, () =>
+        calls.importFrom(tenant, options),
+      ),
+    addServer: (name, options) =>
+      acting({ action: 'tenants.addServer', target: name }, () => calls.addServer(name, options)),
   }
   return { tenants, start: (options = {}) => startTenants(parts, options, services), stopAll: () => services.close() }
 }
+
+const optionsOfCalls = {
+  ensure: [1, ['server', 'signal']],
+  list: [0, pageOptionNames],
+  sync: [0, ['tenants', 'concurrency', 'onProgress', 'signal']],
+  export: [1, exportOptionNames],
+  import: [0, ['tenant', 'server', ...importOptionNames]],
+  drop: [1, ['force']],
+  servers: [0, pageOptionNames],
+  addServer: [1, ['url']],
+} as const
 
 async function startTenants<S>(
   { placements, instanceOf }: TenantsParts<S>,
   options: TenantsStartOptions,
   services: Services,
 ): Promise<RunningTenants> {
+  refuseUnknownOptions('store.start', options, ['tenants', 'pollMs', 'idleMs', 'onFailure', ...startOptionNames])
   const { tenants = 'all', pollMs = 1000, idleMs = 5000, onFailure, ...runnerOptions } = options
   checkWhole('pollMs', pollMs, 1)
   checkWhole('idleMs', idleMs, 0)
@@ -322,7 +439,7 @@ async function startTenants<S>(
   if (tenants !== 'all') for (const tenant of tenants) checkTenantName(tenant, placements.prefix)
   const share = shareConcurrency(runnerOptions.concurrency ?? 16)
 
-  const id = randomUUID()
+  const id = randomId()
   const running = new Set<Runner>()
   let isPaused = runnerOptions.paused ?? false
 

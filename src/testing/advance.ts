@@ -25,6 +25,7 @@ import { InvalidOption } from '../core/errors.ts'
 import { describe, refuseUnknownOptions } from '../core/options.ts'
 import { fragment, identifier, sql } from '../database/sql.ts'
 import type { EventMap } from '../events/definition.ts'
+import { settle } from '../events/order/order.ts'
 import { moment, moveClock } from '../schema/clock.sql.ts'
 import { nextDeliveryAfter } from '../subscriptions/pending-work.ts'
 import { everyMs as upkeepEveryMs } from '../upkeep/upkeep.ts'
@@ -219,8 +220,7 @@ export function openTime<M extends EventMap>(parts: Assembled<M>, clock: Movable
     const [row] = await log.database.run<{ now_ms: number; head: number; behind: boolean; retry_in: number | null }>(
       sql`/* testing.look */
         with moment as materialized (select at from ${moment(log.names.clock)}),
-        head as materialized (
-          select coalesce(pg_sequence_last_value(${log.names.events_position.quoted}::text::regclass), 0) as position)
+        head as materialized (select ${(await settle(log)).head}::bigint as position)
         select
           (extract(epoch from ${now}) * 1000)::float8 as now_ms,
           ${head} as head,

@@ -8,6 +8,16 @@ export interface FakeClock extends Clock {
   advance(ms: number): void
 }
 
+/**
+ * A clock for `openStore({ clock })` that stands still until the test moves it.
+ *
+ * @example
+ * ```ts
+ * const clock = fakeClock('2030-01-01')
+ * clock.advance(60_000)
+ * console.log(clock.now().toISOString())
+ * ```
+ */
 export function fakeClock(start: Date | string = '2030-01-01T00:00:00.000Z'): FakeClock {
   let now = new Date(start).getTime()
   const timers = new Set<{ at: number; fn: () => void }>()
@@ -32,7 +42,14 @@ export function fakeClock(start: Date | string = '2030-01-01T00:00:00.000Z'): Fa
   }
 }
 
-/** Valid UUIDs that count up from 1. */
+/**
+ * Valid UUIDs that count up from 1.
+ *
+ * @example
+ * ```ts
+ * await using shop = await testStore({ events, ids: countingIds() })
+ * ```
+ */
 export function countingIds(): Ids {
   let count = 0
   return {

@@ -1,5 +1,7 @@
 /** Waits until every appended event is in the read models. */
+
 import { sleep } from '../core/abort.ts'
+import { elapsedMs } from '../core/host.ts'
 import type { Events } from '../events/events.ts'
 import type { Store } from '../store.ts'
 import { NotSettled } from './errors.ts'
@@ -12,13 +14,21 @@ export interface SettleOptions {
 /**
  * Runs all registered projections until they have applied the present log, or waits for the runner that does. A dead letter
  * counts as applied; the error of a projection that stops is thrown.
+ *
+ * @example
+ * ```ts
+ * await using shop = await testStore({ events, projections: [orders] })
+ * await shop.events.append('order-1', placed)
+ * await settle(shop)
+ * console.log((await shop.documents(orders).get('order-1'))?.data)
+ * ```
  */
 export async function settle(
   store: Pick<Store, 'consumers'> & { readonly events: Pick<Events, 'head' | 'waitFor'> },
   { timeoutMs = 10_000 }: SettleOptions = {},
 ): Promise<void> {
-  const until = performance.now() + timeoutMs
-  const left = (): number => Math.max(1, Math.ceil(until - performance.now()))
+  const until = elapsedMs() + timeoutMs
+  const left = (): number => Math.max(1, Math.ceil(until - elapsedMs()))
   const head = await store.events.head()
   await store.events.waitFor(head, { timeoutMs })
   for (let open = true; open; ) {
@@ -31,7 +41,7 @@ export async function settle(
       if (result === 'paused') throw new NotSettled({ consumer, reason: 'is paused' })
       if (result === 'leasedByOther') await store.consumers.waitFor(consumer, head, { timeoutMs: left() })
       else open = true
-      if (performance.now() > until) throw new NotSettled({ consumer, reason: `is still running (${result})` }, error)
+      if (elapsedMs() > until) throw new NotSettled({ consumer, reason: `is still running (${result})` }, error)
       if (result === 'backoff' || result === 'rebuilding') await sleep(5)
     }
   }

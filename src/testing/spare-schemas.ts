@@ -74,6 +74,10 @@ async function restore(database: Database, schema: string, born: NewSchema): Pro
   const filled = await filledOf(database, schema, now.tables)
   const emptied = filled.filter(name => !born.filled.includes(name))
   await database.run({ label: 'testing.empty', text: emptying(schema, emptied), values: [] })
+  if (born.tables.includes('counters')) {
+    const text = `update ${identifier(schema, 'counters')} set value = 0`
+    await database.run({ label: 'testing.reset', text, values: [] })
+  }
   return true
 }
 

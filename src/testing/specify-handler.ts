@@ -16,6 +16,7 @@ import { InvalidResult } from '../workflows/errors.ts'
 import type { Handler } from '../workflows/handler.ts'
 import type { Child } from '../workflows/steps/children.ts'
 import { type HandlerContext, repeatable } from '../workflows/steps/context.ts'
+import type { StepCall } from '../workflows/steps/steps.ts'
 import { SpecificationFailed } from './errors.ts'
 import type { ExpectedError } from './expected-error.ts'
 import { isExpectedError, isMatch } from './expected-error.ts'
@@ -31,6 +32,7 @@ export type GivenWorkflowEvent<M extends EventMap> = NewEventIn<M> & {
 /** An event that is expected; `stream` is compared if it is given. */
 export type ExpectedEmission<M extends EventMap> = NewEventIn<M> & { readonly stream?: string | undefined }
 
+/** Given events and results of steps, then emitted events. */
 export interface HandlerSpecification<M extends EventMap> {
   /** The events of the workflow: the one that the handler runs for, and those that it waits for. */
   given(events: GivenWorkflowEvent<M> | readonly GivenWorkflowEvent<M>[]): GivenHandler<M>
@@ -230,7 +232,8 @@ function contextOf(
     ...{ emit, executionId: execution, correlationId: event.correlationId, attempt: 1 },
     ...{ handler: handler.name, version: handler.version, signal: new AbortController().signal },
     join: { batchId: workflow, size: 1 + others.length, failed: [], empty: [], isPartial: false },
-    step: (name: string, code: () => unknown) => stubbed(name, code),
+    step: (name: string, code: (call: StepCall) => unknown) =>
+      stubbed(name, () => code({ signal: new AbortController().signal, call: 1 })),
     tx: (name: string) => stubbed(name, undefined),
     async sleep(first: string | number, ms?: number) {
       now += typeof first === 'number' ? first : (ms ?? 0)

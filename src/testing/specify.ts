@@ -32,7 +32,14 @@ import { settle } from './settle.ts'
 import { type HandlerSpecification, specifyHandler } from './specify-handler.ts'
 import { openTestStore, type TestPlace } from './test-store.ts'
 
-/** A specification of an aggregate by the events it decides. */
+/**
+ * A specification of an aggregate by the events it decides.
+ *
+ * @example
+ * ```ts
+ * specify(Order).given([placed]).when({ carrier: 'Swift' }).expect([{ type: 'OrderShipped', data: { carrier: 'Swift' } }])
+ * ```
+ */
 export function specify<State, Command, M extends EventMap>(
   aggregate: Aggregate<State, Command, M>,
 ): AggregateSpecification<State, Command, M>
@@ -58,6 +65,7 @@ export function specify(subject: Aggregate | Projection | Handler, options: Spec
   })
 }
 
+/** Given events, when a command, then events. */
 export interface AggregateSpecification<State, Command, M extends EventMap = object> {
   /** The events of the stream so far. */
   given(events: NewEventIn<M> | readonly NewEventIn<M>[]): {
@@ -70,6 +78,7 @@ export interface AggregateSpecification<State, Command, M extends EventMap = obj
   }
 }
 
+/** Given events, then documents or rows. */
 export interface ProjectionSpecification<Expected> {
   given(
     events: GivenEvent | readonly GivenEvent[],

@@ -38,6 +38,12 @@ export interface TestStore<M extends EventMap = UntypedEvents> extends Store<M> 
 /**
  * Opens a store with the options of your program. Those that say where a store is (`url`, `pool`, `folder`, `memory`,
  * `schema`, `migrate`) are ignored: `place` is the only way to a server.
+ *
+ * @example
+ * ```ts
+ * await using shop = await testStore({ events })
+ * await shop.advance({ days: 3 })
+ * ```
  */
 export async function testStore<M extends EventMap = UntypedEvents>(
   options: StoreOptions<M> = {},
@@ -79,8 +85,7 @@ async function openShared<M extends EventMap>(
   options: StoreOptions<M>,
   at: TestPlace['at'],
 ): Promise<OpenedTestStore<M>> {
-  engine ??= startEngine()
-  const { database, spare } = await engine
+  const { database, spare } = await sharedEngine()
   const schema = await spare.take(newSchema())
   return openTimed({ ...options, database, schema }, at, async store => {
     await store.close()
@@ -116,9 +121,19 @@ async function openTimed<M extends EventMap>(
 }
 
 /** One for the process; it ends with the process. */
-let engine: Promise<{ database: Database; spare: SpareSchemas }> | undefined
+let engine: Promise<SharedEngine> | undefined
 
-async function startEngine(): Promise<{ database: Database; spare: SpareSchemas }> {
+export interface SharedEngine {
+  readonly database: Database
+  readonly spare: SpareSchemas
+}
+
+export function sharedEngine(): Promise<SharedEngine> {
+  engine ??= startEngine()
+  return engine
+}
+
+async function startEngine(): Promise<SharedEngine> {
   const { openPglite } = await import('../database/pglite/pglite.ts')
   const database = await openPglite({ memory: true })
   return { database, spare: spareSchemas(database) }

@@ -10,9 +10,12 @@
  *     await specify(charge).given([placed]).stub('charge-card', 'receipt-1').expect([paid])
  *     await store.advance({ days: 3 })                          everything that is due until then has run
  *
+ *     await crashEverywhere(charge, { given: placed, effects })   killed at each point, it comes to the same end
+ *
  *     test-store      a store in a schema of its own            advance   its time
  *     spare-schemas   schemas of closed test stores, emptied and used again
  *     specify         given, when, expect; specify-handler, match, expected-error
+ *     crash-everywhere   a workflow that is killed at each point; effects, caller-line
  *     fakes           fakeClock, countingIds
  *     settle          runs projections to the end of the log
  *
@@ -21,7 +24,9 @@
  */
 
 export type { TimeSpan } from './advance.ts'
-export { NotSettled, SpecificationFailed } from './errors.ts'
+export { type CrashOptions, type CrashPoint, type CrashReport, crashEverywhere } from './crash-everywhere.ts'
+export { type Effect, type EffectOptions, type Effects, recordEffects } from './effects.ts'
+export { CrashChangesOutcome, NotSettled, SpecificationFailed } from './errors.ts'
 export { countingIds, type FakeClock, fakeClock } from './fakes.ts'
 export { settle } from './settle.ts'
 export { type AggregateSpecification, type ProjectionSpecification, specify } from './specify.ts'

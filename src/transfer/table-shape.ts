@@ -46,7 +46,7 @@ export async function readShapes(executor: Executor, schema: string): Promise<Ta
     join pg_namespace as n on n.oid = c.relnamespace
     where n.nspname = ${schema}::text
       and c.relkind in ('r', 'p', 'f')
-      and c.relname <> 'migrations'
+      and c.relname not in ('migrations', 'counters')
     order by c.relname collate "C"`)
   const found = await readTables(
     executor,

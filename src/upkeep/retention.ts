@@ -72,11 +72,16 @@ export function pruneKinds(
     ),
     deadLetters: unlessForEver(retention.deadLettersMs, options => prune(database, closedDeadLetters(log), options)),
     audit: unlessForEver(retention.auditMs, options =>
-      prune(database, oldEntries({ schema: log.schema, clock: log.names.clock }), options),
+      prune(database, oldEntries({ schema: log.schema, clock: log.names.clock, later: log.names.later }), options),
     ),
     history: unlessForEver(retention.historyMs, async options => {
       let total = 0
-      for (const old of await oldVersions({ database, schema: log.schema, clock: log.names.clock }))
+      for (const old of await oldVersions({
+        database,
+        schema: log.schema,
+        clock: log.names.clock,
+        later: log.names.later,
+      }))
         total += await prune(database, old, options)
       return total
     }),

@@ -14,7 +14,9 @@
  * What can fail: a chunk, which is then rolled back; the next round continues from there. A background round that fails
  * is logged and tried again hours later.
  */
+
 import { throwIfAborted } from '../core/abort.ts'
+import { chance } from '../core/host.ts'
 import { openLoop } from '../core/loop.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
 import { sql } from '../database/sql.ts'
@@ -114,7 +116,7 @@ export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upk
     },
     start(firstWithinMs = hourMs) {
       // At a random time, because many processes may start together, and not during the start of this one.
-      if (users++ === 0) loop.lookIn(firstWithinMs * (0.1 + 0.9 * Math.random()))
+      if (users++ === 0) loop.lookIn(firstWithinMs * (0.1 + 0.9 * chance()))
       let hasEnded = false
       return () => {
         if (hasEnded) return

@@ -14,6 +14,7 @@ import { type Command, defineCommand } from '../command.ts'
 import { withLocation } from '../config.ts'
 import { digits, duration } from '../output/amount.ts'
 import { type Column, table } from '../output/table.ts'
+import { WrongUsage } from '../report-error.ts'
 
 export const bench: Command = defineCommand({
   description:
@@ -29,6 +30,7 @@ export const bench: Command = defineCommand({
   },
   examples: ['rillflow bench', 'rillflow bench --url postgres://localhost/shop --seconds 10 --json'],
   async run({ out, config, location, options: { seconds, callers }, signal }) {
+    refuseNothing({ seconds, callers })
     const { url, pool } = withLocation((await config())?.config ?? {}, location)
     const isEmbedded = !url && pool === undefined
     const folder = isEmbedded ? await mkdtemp(join(tmpdir(), 'rillflow-bench-')) : undefined
@@ -55,6 +57,16 @@ export const bench: Command = defineCommand({
     }
   },
 })
+
+/** Without a second or a caller every number would be 0. */
+function refuseNothing(given: Readonly<Record<string, number>>): void {
+  for (const [name, value] of Object.entries(given))
+    if (value === 0)
+      throw new WrongUsage({
+        reason: `--${name} is 0, so there would be nothing to measure. It must be at least 1`,
+        hint: 'rillflow bench --seconds 3 --callers 64',
+      })
+}
 
 interface Measurement {
   readonly work: string

@@ -2,13 +2,14 @@
  * The tree of commands, in the order that help shows: nouns with their verbs, and commands without a noun.
  *
  *     one file a noun        events, consumers, workflows, … : all its commands, and at the end the list of its verbs
- *     without a noun         init, status, run, bench, verify; dev/ · transfer: export, import, backup, restore · upkeep: doctor, upkeep
+ *     without a noun         init, status, run, bench, verify; dev/ · transfer: export, import, backup, restore · upkeep: doctor, check, upkeep
  *
  * Guarantee: a file is loaded only when a line asks for a command in it, so `rillflow --help` loads none of them.
  *
  * To add a verb, define its command in the file of the noun and add it to the list at its end.
  */
 import type { Command, Commands, Group, Leaf, Root } from '../command.ts'
+import { olderLines } from '../older-lines.ts'
 
 const commands: Commands = {
   init: command('Write a first configuration', async () => (await import('./init.ts')).init),
@@ -62,6 +63,10 @@ const commands: Commands = {
     async () => (await import('./upcasters.ts')).upcasters,
   ),
   doctor: command('Look for problems and say how to fix them', async () => (await import('./upkeep.ts')).doctor),
+  check: command(
+    'Check, before a deployment, whether the code fits the store',
+    async () => (await import('./upkeep.ts')).check,
+  ),
   upkeep: command('Delete expired data', async () => (await import('./upkeep.ts')).upkeep),
   backup: command('Copy an embedded store into a new folder', async () => (await import('./transfer.ts')).backup),
   restore: command('Restore a backup, whole or up to a position', async () => (await import('./transfer.ts')).restore),
@@ -95,22 +100,7 @@ export const root: Root = {
     'subscriptions resume': ['consumers', 'resume'],
     'subscriptions reset': ['consumers', 'reset'],
   },
-  /** Names that the Rust edition has. */
-  aliases: {
-    docs: ['documents'],
-    'schema-plan': ['schema', 'plan'],
-    'schema-sync': ['schema', 'sync'],
-    'schema-down': ['schema', 'down'],
-    'projections metrics': ['consumers', 'status'],
-    'projections reset-checkpoint': ['consumers', 'reset'],
-    'projections run-loop': ['run', '--only', 'projections'],
-    'projections dlq-list': ['dead-letters', 'list'],
-    'projections dlq-requeue': ['dead-letters', 'retry'],
-    'projections dlq-delete': ['dead-letters', 'delete'],
-    'projections cluster-status': ['runners', 'list'],
-    'projections promote': ['runners', 'promote'],
-    'projections demote': ['runners', 'demote'],
-  },
+  older: olderLines,
 }
 
 function command(summary: string, load: () => Promise<Command>): Leaf {

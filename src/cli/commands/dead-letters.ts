@@ -58,7 +58,7 @@ const list = listCommand({
   },
   examples: ['rillflow dead-letters list --state open', 'rillflow dead-letters list order-totals --since 1h --json'],
   empty: 'There are no dead letters.',
-  list: (store, { owner, ...filter }) => store.deadLetters.list({ ...filter, of: owner }),
+  list: (store, { owner, ...filter }) => store.deadLetters.list({ ...filter, of: owner, order: 'newest' }),
   columns: ({ now }) => [
     { title: 'OWNER', of: ownerName, paint: (_, colour) => colour.cyan },
     { title: 'EVENT', of: ({ eventId }) => eventId },
@@ -203,14 +203,14 @@ const deleteDeadLetter = defineCommand({
     const { store } = await open()
     const { state, attempts } = await store.deadLetters.show(owner, event)
     const deadLetter = `the dead letter of event ${event} for ${owner}`
-    if (!(await confirm(`delete ${deadLetter} (${state}, ${attempts} attempts)`))) return
+    if (!(await confirm(`delete ${deadLetter} (${state}, ${count(attempts, 'attempt')})`))) return
     await store.deadLetters.delete(owner, event)
     out.print({ of: owner, eventId: event, deleted: true }, () => `Deleted ${deadLetter}.`)
   },
 })
 
 export const deadLetters: Commands = defineVerbs({
-  list: ['Show dead letters by consumer and handler', list],
+  list: ['Show dead letters, the latest failure first', list],
   groups: ['Show failures that are alike together, the largest group first', groups],
   stats: ['Count the dead letters in each state', stats],
   show: ['Show one dead letter with its event and its errors', show],

@@ -143,11 +143,23 @@ const restore = defineCommand({
 
 const indexAdvisor = defineCommand({
   description:
-    'Runs the query once and shows the index that would make it faster, as you would declare it in the configuration. It shows nothing if the existing indexes are enough.',
+    'Runs the query once and shows the index that would make it faster, as you would declare it in the configuration. It shows nothing if the existing indexes are enough. With --field or --gin it prints the statements that create these indexes instead.',
   arguments: [collection],
-  options: queryOptions,
-  examples: [`rillflow documents index-advisor customers --where '{"age":{"$gte":18}}' --order-by name`],
+  options: {
+    ...queryOptions,
+    field: { kind: 'text', many: true, value: 'FIELD', summary: 'Print the statement for an index of this field' },
+    gin: { kind: 'flag', summary: 'Print the statement for an index of whole documents' },
+  },
+  examples: [
+    `rillflow documents index-advisor customers --where '{"age":{"$gte":18}}' --order-by name`,
+    'rillflow documents index-advisor customers --gin --field email',
+  ],
   async run({ out, open, arguments: { collection }, options, signal }) {
+    if (options.gin || options.field.length > 0) {
+      const statements = await indexStatements(await open(), collection, options)
+      out.print({ collection, statements }, () => statements.map(each => `${each};`).join('\n'))
+      return
+    }
     const documents = openCollection(await open(), collection, 'read')
     const query = await queryFrom(documents, options)
     await query.limit(1000).toArray({ signal })
@@ -164,6 +176,19 @@ const indexAdvisor = defineCommand({
     )
   },
 })
+
+/** The statements that would create the indexes, as a sync writes them when the configuration declares them. */
+async function indexStatements(
+  { store, config }: Opened,
+  name: string,
+  { field, gin }: { readonly field: readonly string[]; readonly gin: boolean },
+): Promise<string[]> {
+  const { collectionTable } = await import('../../documents/table.ts')
+  const { createIndex } = await import('../../schema/table-sql.ts')
+  const tableName = config.collections?.find(each => each.name === name)?.options.table ?? name
+  const table = collectionTable(tableName, { indexes: field, gin })
+  return (table.indexes ?? []).map(index => createIndex(store.schema.name, table, index))
+}
 
 const explain = defineCommand({
   arguments: [collection],

@@ -3,7 +3,7 @@
  * shows it in detail, pauses it and runs it.
  *
  *     look       list
- *     control    rebuild · switch
+ *     control    rebuild · rehearse · switch
  *
  * `rebuild`, and a switch to inline, need the code of the projection from the configuration.
  *
@@ -65,6 +65,28 @@ const rebuild = defineCommand({
   },
 })
 
+const rehearse = defineCommand({
+  description:
+    'Builds the read model with the code of the configuration in a second table, compares it with the one in use and discards it.',
+  arguments: [projection],
+  examples: ['rillflow projections rehearse order-totals'],
+  async run({ out, arguments: { name }, signal, open, config }) {
+    const { store } = await openWithProjections({ open, config })
+    const bar = out.progress(`Rehearsing ${name}`)
+    const found = await store.projections
+      .rehearse(name, { signal, onProgress: ({ position, head }) => bar.update(position, head, 'position') })
+      .finally(() => bar.end())
+    out.print({ projection: name, ...found }, () =>
+      found.tables
+        .map(
+          ({ table, same, added, removed, changed }) =>
+            `${table}: ${count(changed, 'row')} would change, ${added} be added, ${removed} be removed; ${same} stay.`,
+        )
+        .join('\n'),
+    )
+  },
+})
+
 const switchLifecycle = defineCommand({
   description:
     'An inline projection is applied in the transaction of each append, an async one soon after it. Writers pause only for the last step. A projection that is inline already gets the version and the event types of the configuration. `rillflow run` does the same for all projections when it starts.',
@@ -91,6 +113,7 @@ const switchLifecycle = defineCommand({
 export const projections: Commands = defineVerbs({
   list: ['Show all projections and how far they are', list],
   rebuild: ['Fill a read model again from the log', rebuild],
+  rehearse: ['Show what a rebuild would change, and change nothing', rehearse],
   switch: ['Make a projection inline or async', switchLifecycle],
 })
 

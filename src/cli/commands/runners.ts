@@ -4,6 +4,8 @@
  *     list      each runner, whether it is alive, and the consumers that it holds
  *     promote   make a runner on standby the active one
  *     demote    put the active runner on standby
+ *     pause     drain a runner: running work completes
+ *     resume    let it run again
  *
  * Promoting and demoting need the name that a runner was started with: `rillflow run --name west-1 --standby`.
  *
@@ -51,6 +53,8 @@ const list = listCommand({
 
 const name = { name: 'name', summary: 'The name that the runner was started with' } as const satisfies Argument
 
+const nameOrId = { name: 'name', summary: 'The name or the id of the runner' } as const satisfies Argument
+
 const promote = defineCommand({
   description: 'The runner that was active until now goes on standby. A runner that is paused becomes active.',
   arguments: [name],
@@ -73,8 +77,33 @@ const demote = defineCommand({
   },
 })
 
+const pause = defineCommand({
+  description:
+    'Running work completes, and the runner runs nothing until it is resumed. Others take over its consumers.',
+  arguments: [nameOrId],
+  examples: ['rillflow runners pause west-1'],
+  async run({ out, open, arguments: { name } }) {
+    const { store } = await open()
+    await store.runners.pause(name)
+    out.print(await store.runners.list(), () => `Runner "${name}" is paused.`)
+  },
+})
+
+const resume = defineCommand({
+  description: 'The runner takes its share of the work again.',
+  arguments: [nameOrId],
+  examples: ['rillflow runners resume west-1'],
+  async run({ out, open, arguments: { name } }) {
+    const { store } = await open()
+    await store.runners.resume(name)
+    out.print(await store.runners.list(), () => `Runner "${name}" runs again.`)
+  },
+})
+
 export const runners: Commands = defineVerbs({
   list: ['Show the runners and the consumers that they hold', list],
   promote: ['Make a runner the active one', promote],
   demote: ['Put the active runner on standby', demote],
+  pause: ['Drain a runner: it runs nothing until it is resumed', pause],
+  resume: ['Let a paused runner run again', resume],
 })

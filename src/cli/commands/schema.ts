@@ -35,17 +35,33 @@ const plan = defineCommand({
       { title: 'KIND', of: step => step.kind, paint: (_, colour) => colour.dim },
       { title: 'REASON', of: step => step.reason, cut: true },
     ]
+    const { status } = await store.schema.state()
     out.print({ schema: name, steps, problems }, style => {
       if (sql) return steps.map(step => `${step.sql.trim()};`).join('\n\n')
+      // Of a schema that is not there every step has the same reason, and there are about a hundred.
+      const isNew = status === 'missing' && steps.length > 0
       const lines = [
-        table(style, steps, columns, upToDate(name)),
+        isNew ? summaryOfNew(name, steps) : table(style, steps, columns, upToDate(name)),
         ...problems.map(problem => problemLine(style, problem)),
       ]
       if (steps.length > 0) lines.push('', `${count(steps.length, 'step')}. To run them: rillflow schema sync`)
+      if (isNew) lines.push('To read them: rillflow schema plan --sql')
       return lines.join('\n')
     })
   },
 })
+
+/** `Schema shop does not exist. A sync creates it, with 24 tables, 30 indexes and 40 functions.` */
+function summaryOfNew(schema: string, steps: readonly { readonly kind: string; readonly sql: string }[]): string {
+  const numbers = new Map<string, number>()
+  for (const { sql } of steps) {
+    const [, what] = /^\s*create (?:or replace )?(?:unique )?(table|index|function|sequence)\b/i.exec(sql) ?? []
+    if (what !== undefined) numbers.set(what, (numbers.get(what) ?? 0) + 1)
+  }
+  const parts = [...numbers].map(([what, number]) => count(number, what, what === 'index' ? 'indexes' : `${what}s`))
+  const content = [parts.slice(0, -1).join(', '), ...parts.slice(-1)].filter(part => part !== '').join(' and ')
+  return `Schema ${schema} does not exist. A sync creates it, with ${content}.`
+}
 
 const sync = defineCommand({
   description:
@@ -166,7 +182,7 @@ async function reportCheck({
   out.print(resultsAsJson(results, allTenants), style =>
     results.length === 0
       ? style.colour.dim('There are no tenants.')
-      : results.map(({ value }) => checkText(style, value)).join('\n'),
+      : results.map(({ value, tenant }) => checkText(style, value, tenant)).join('\n'),
   )
   const problems = results.flatMap(({ value }) => value.problems)
   if (problems.length === 0) return 0
@@ -185,15 +201,22 @@ async function checkStore(open: () => Promise<Store>, tenant: string | undefined
   }
 }
 
-function checkText(style: Style, { schema, isHealthy, problems, newer }: StoreCheck): string {
+function checkText(
+  style: Style,
+  { schema, isHealthy, problems, newer }: StoreCheck,
+  tenant: string | undefined,
+): string {
   const columns: Column<Problem>[] = [
     { title: 'OBJECT', of: ({ object }) => object, paint: (_, colour) => colour.red },
     { title: 'PROBLEM', of: ({ problem }) => problem, cut: true },
     { title: 'FIX', of: ({ fix }) => asCommand(fix), below: true },
   ]
+  const name = tenant === undefined ? `Schema ${schema}` : `Tenant ${tenant}, schema ${schema},`
+  const heading =
+    tenant === undefined ? [] : [`${style.colour.red('!!')}  Tenant ${tenant}: ${count(problems.length, 'problem')}`]
   const result = isHealthy
-    ? `${style.colour.green('ok')}  Schema ${schema} is the one that this version of rillflow needs.`
-    : table(style, problems, columns, '')
+    ? `${style.colour.green('ok')}  ${name} is the one that this version of rillflow needs.`
+    : [...heading, table(style, problems, columns, '')].join('\n')
   return newer.length === 0 ? result : `${result}\nAdded by a newer version, and harmless: ${newer.join(', ')}.`
 }
 

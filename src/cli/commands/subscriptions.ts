@@ -37,7 +37,7 @@ const whichGroup = { kind: 'text', value: 'GROUP', default: 'default', summary: 
 
 const create = defineCommand({
   description:
-    'Creates a group and its checkpoint. If the group exists, it must have the same options. A program then runs it with defineSubscription or store.subscribe.',
+    'Creates a group and its checkpoint. A group that exists keeps its checkpoint and its options, and the command says which; another filter or number of partitions is refused. A program then runs it with defineSubscription or store.subscribe.',
   arguments: [{ name: 'name', summary: 'The name of the subscription' }],
   options: {
     ...eventFilterOptions,
@@ -47,6 +47,7 @@ const create = defineCommand({
       value: 'POSITION',
       default: 'start',
       summary: 'The beginning: start, now, or a position, which stands for the events after it',
+      aliases: ['start-from'],
     },
     maxInFlight: { kind: 'whole', value: 'COUNT', summary: 'The maximum number of events in flight' },
     partitions: { kind: 'whole', value: 'COUNT', summary: 'The number of partitions, which can run at the same time' },
@@ -59,9 +60,16 @@ const create = defineCommand({
     const from = parseFrom(options.from)
     const { group, maxInFlight, partitions } = options
     const { store } = await open()
+    const known = await everyItem(page => store.consumers.list({ kind: 'subscription', ...page }))
+    const isKept = known.some(each => each.name === name && each.group === group)
     await store.subscriptions.create(name, { ...eventFilter(options), group, from, maxInFlight, partitions })
     const status = await groupStatusOf(store, name, group)
-    out.print(status, () => `Created group ${group} of ${name}, which begins after position ${status.checkpoint}.`)
+    out.print({ ...status, created: !isKept }, () => {
+      const { checkpoint } = status
+      if (!isKept) return `Created group ${group} of ${name}, which begins after position ${checkpoint}.`
+      const kept = `its checkpoint ${checkpoint}, ${count(status.maxInFlight, 'event')} in flight and ${count(status.partitions.length, 'partition')}`
+      return `Group ${group} of ${name} exists already and keeps ${kept}. To begin elsewhere: rillflow subscriptions reset ${name} POSITION`
+    })
   },
 })
 

@@ -1,6 +1,6 @@
 /**
- * Commands that look after a store: `doctor` looks for problems and changes nothing; `upkeep` deletes expired data, as
- * runners do by themselves a few times a day.
+ * Commands that look after a store: `doctor` looks for problems and `check` for what a deployment would break, and both
+ * change nothing; `upkeep` deletes expired data, as runners do by themselves a few times a day.
  */
 import type { Diagnosis, Finding } from '../../upkeep/doctor/doctor.ts'
 import type { UpkeepReport } from '../../upkeep/upkeep.ts'
@@ -23,6 +23,24 @@ export const doctor: Command = defineCommand({
     )
     out.print(resultsAsJson(results, allTenants), style => byTenant(style, results, diagnosisText))
     return results.every(({ value }) => value.isHealthy) ? 0 : 3
+  },
+})
+
+export const check: Command = defineCommand({
+  description:
+    'Compares the definitions of the configuration with a store, before they are deployed, and changes nothing: open executions that would be parked, stored events that the new upcasters and schemas refuse, states that the new code would fold otherwise, handlers and schedules that no process would run, the steps of the next sync. Exits with 3 if something would break; a warning does not change the exit code. Code outside of the steps of a handler is run.',
+  options: {
+    against: { kind: 'text', value: 'URL', summary: 'The server with the store. Default: as for all commands' },
+    allTenants: allTenantsOption,
+  },
+  examples: ['rillflow check --against postgres://localhost/shop', 'rillflow check --json || exit 1'],
+  async run({ out, open, signal, options: { against, allTenants } }) {
+    const options = { migrate: 'manual', allTenants, title: 'Checking', url: against } as const
+    const results = await forEachStore({ out, open, signal }, options, async openOne =>
+      (await openOne()).checkDeployment({ signal }),
+    )
+    out.print(resultsAsJson(results, allTenants), style => byTenant(style, results, diagnosisText))
+    return results.every(({ value }) => value.isSafe) ? 0 : 3
   },
 })
 
@@ -57,7 +75,7 @@ function byTenant<T>(
     .join('\n')
 }
 
-function diagnosisText({ colour, width: columns }: Style, { findings }: Diagnosis): string {
+function diagnosisText({ colour, width: columns }: Style, { findings }: Pick<Diagnosis, 'findings'>): string {
   const width = Math.max(...findings.map(({ check }) => check.length))
   const paint = { ok: colour.green, warning: colour.yellow, error: colour.red }
   const lines = findings.flatMap(({ check, level, message, fix }) => {

@@ -9,19 +9,19 @@
  * What can fail: a workflow that is not known (`NothingFound`).
  */
 import type { Store } from '../../store.ts'
-import type { Activity } from '../../workflows/insight/activity.ts'
 import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
-import type { TreeNode } from '../../workflows/insight/tree.ts'
+import type { ExecutionDescription } from '../../workflows/insight/list-executions.ts'
 import type { WorkflowState, WorkflowStatus } from '../../workflows/status.ts'
 import { kebabCase } from '../arguments.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
-import { ago, clockTime, count, duration } from '../output/amount.ts'
+import { ago, count, duration } from '../output/amount.ts'
 import { type Output, type Style, toJson } from '../output/output.ts'
 import { paintState } from '../output/state.ts'
-import { type Column, fields, table } from '../output/table.ts'
-import { NothingFound } from '../report-error.ts'
+import { type Column, table } from '../output/table.ts'
+import { NothingFound, WrongUsage } from '../report-error.ts'
 import { explanationText } from './events.ts'
+import { activityLine, statusText, treeLines } from './workflow-text.ts'
 
 const workflow = { name: 'workflow', summary: 'The correlation id of the workflow' } as const satisfies Argument
 const type = { name: 'type', summary: 'The type of the event' } as const satisfies Argument
@@ -47,12 +47,23 @@ const list = listCommand({
       summary: 'Only workflows that began after this: a time, or an age such as 15m, 2h, 7d',
     },
     parent: { kind: 'text', value: 'WORKFLOW', summary: 'Only children of this workflow' },
+    attribute: {
+      kind: 'text',
+      many: true,
+      value: 'NAME=VALUE',
+      summary: 'Only workflows with this attribute; a number, true or false is one',
+    },
+    retrying: { kind: 'flag', summary: 'Only workflows that wait for a retry of a handler that has failed' },
     ...pageOptions,
   },
   examples: ['rillflow workflows list --state failed --state waiting', 'rillflow workflows list --since 1h --json'],
   empty: 'There are no workflows.',
-  list: (store, { state, since, ...given }) =>
-    store.workflows.list({ state: state.length === 0 ? undefined : state, startedAfter: since, ...given }),
+  list: (store, { state, since, retrying, attribute, ...given }) =>
+    store.workflows.list({
+      attributes: attributesFrom(attribute),
+      ...{ state: state.length === 0 ? undefined : state, startedAfter: since, ...given },
+      isRetrying: retrying || undefined,
+    }),
   columns: ({ now }) => [
     { title: 'WORKFLOW', of: ({ correlationId }) => correlationId, paint: (_, colour) => colour.cyan },
     { title: 'STATE', of: ({ state }) => kebabCase(state), paint: ({ state }, colour) => paintState(state, colour) },
@@ -64,6 +75,18 @@ const list = listCommand({
   ],
 })
 
+function attributesFrom(given: readonly string[]): Record<string, string | number | boolean> | undefined {
+  if (given.length === 0) return undefined
+  const entries = given.map((text): [string, string | number | boolean] => {
+    const [, name, value = ''] = /^([^=]+)=(.*)$/s.exec(text) ?? []
+    if (name === undefined)
+      throw new WrongUsage({ reason: `--attribute must be NAME=VALUE, not ${JSON.stringify(text)}` })
+    if (value === 'true' || value === 'false') return [name, value === 'true']
+    return [name, /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value]
+  })
+  return Object.fromEntries(entries)
+}
+
 const show = defineCommand({
   arguments: [workflow],
   options: {
@@ -74,7 +97,8 @@ const show = defineCommand({
     const { store } = await open()
     const status = await loadStatus(store, workflow)
     const { items: attempts } = await store.workflows.attempts({ correlationId: workflow, limit: options.attempts })
-    out.print({ ...status, attempts }, style => {
+    const executions = await store.workflows.executions.list({ correlationId: workflow, limit: options.attempts })
+    out.print({ ...status, open: executions.items, attempts }, style => {
       const columns: Column<(typeof attempts)[number]>[] = [
         { title: 'HANDLER', of: ({ handler }) => handler },
         { title: 'ATTEMPT', of: ({ attempt }) => attempt, right: true },
@@ -91,23 +115,35 @@ const show = defineCommand({
         { title: 'ENDED', of: ({ at }) => ago(at, style.now), paint: (_, colour) => colour.dim },
         { title: 'ERROR', of: ({ error }) => error?.message, below: true },
       ]
-      return `${statusText(style, status)}\n\n${table(style, attempts, columns, 'There are no attempts yet.')}`
+      const open = executions.items.length === 0 ? [] : [table(style, executions.items, openColumns(style), '')]
+      const ended = table(style, attempts, columns, 'There are no attempts yet.')
+      return [statusText(style, status), ...open, ended].join('\n\n')
     })
   },
 })
+
+/** The executions that wait or run, with the time at which they continue. */
+const openColumns = ({ now }: Style): Column<ExecutionDescription>[] => [
+  { title: 'OPEN', of: ({ handler }) => handler },
+  { title: 'STATE', of: ({ state }) => state, paint: ({ state }, colour) => paintState(state, colour) },
+  { title: 'ATTEMPT', of: ({ attempt }) => attempt, right: true },
+  { title: 'DUE', of: ({ dueAt }) => ago(dueAt, now) },
+  { title: 'EXECUTION', of: ({ executionId }) => executionId, cut: true, paint: (_, colour) => colour.dim },
+]
 
 const tree = defineCommand({
   description: 'Shows the events, the handlers that each event has run, the events that these have emitted, and so on.',
   arguments: [workflow],
   options: {
     mermaid: { kind: 'flag', summary: 'Print the text of a Mermaid flowchart' },
+    data: { kind: 'flag', summary: 'Also show the data of the events' },
     limit: { kind: 'whole', default: 1000, value: 'COUNT', summary: 'The maximum number of events' },
   },
   examples: [
     'rillflow workflows tree 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001',
     'rillflow workflows tree 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --mermaid > workflow.mmd',
   ],
-  async run({ out, open, arguments: { workflow }, options: { mermaid, limit } }) {
+  async run({ out, open, arguments: { workflow }, options: { mermaid, data, limit } }) {
     const { store } = await open()
     await loadStatus(store, workflow)
     const handle = store.workflows.get(workflow)
@@ -115,41 +151,13 @@ const tree = defineCommand({
       const text = await handle.mermaid({ limit })
       out.print({ correlationId: workflow, mermaid: text }, () => text.trimEnd())
     } else {
-      const tree = await handle.tree({ limit })
+      const tree = await handle.tree({ limit, data })
       out.print(tree, style =>
         [...treeLines(style, tree.roots), ...(tree.isWhole ? [] : [style.symbols.ellipsis])].join('\n'),
       )
     }
   },
 })
-
-/** Uses a list instead of recursion, because a chain of events may be longer than the stack is deep. */
-function* treeLines(style: Style, roots: readonly TreeNode[]): Generator<string> {
-  const { branch, last, pipe } = style.symbols
-  const remaining = roots.map(node => ({ node, indent: '', mark: '' })).reverse()
-  for (let next = remaining.pop(); next !== undefined; next = remaining.pop()) {
-    const { node, indent, mark } = next
-    yield `${style.colour.dim(indent + mark)}${treeLabel(style, node)}`
-    const deeper = mark === '' ? '' : mark === last ? `${indent}${' '.repeat(last.length)}` : `${indent}${pipe}`
-    const children: readonly TreeNode[] = node.kind === 'event' ? [...node.handlers, ...node.events] : node.events
-    const lines = children.map((child, at) => ({
-      node: child,
-      indent: deeper,
-      mark: at === children.length - 1 ? last : branch,
-    }))
-    remaining.push(...lines.reverse())
-  }
-}
-
-function treeLabel({ colour }: Style, node: TreeNode): string {
-  if (node.kind === 'event') return `${colour.bold(node.type)} ${colour.dim(`#${node.position}`)}`
-  const { handler, isDead, attempts, runningMs, error } = node
-  const state = isDead ? 'failed' : node.state
-  const took = runningMs === undefined ? '' : ` ${colour.dim(duration(runningMs))}`
-  const tries = attempts > 1 ? ` ${colour.dim(`${attempts} attempts`)}` : ''
-  const message = error === undefined ? '' : ` ${colour.red(error.message)}`
-  return `${handler} ${paintState(state, colour)(state)}${took}${tries}${message}`
-}
 
 const watch = defineCommand({
   description:
@@ -176,6 +184,8 @@ const watch = defineCommand({
         ? store.workflows.watch({ handler, from: after, signal })
         : store.workflows.get(workflow).watch({ handler, from: after, until, signal })
     for await (const activity of activities) out.line(activity, style => activityLine(style, activity))
+    // A following line is not to run on a workflow that is not settled.
+    return untilSettled && signal.aborted ? 130 : 0
   },
 })
 
@@ -197,6 +207,7 @@ const publish = defineCommand({
     const { correlationId, id, user, wait, timeoutMs } = options
     const workflow = await store.workflows.publish(type, data ?? {}, { correlationId, id, userId: user, signal })
     if (wait) {
+      await noteNoWorker(store, out)
       const status = await workflow.waitUntilSettled({ timeoutMs, signal })
       out.print(status, style => statusText(style, status))
     } else {
@@ -205,6 +216,13 @@ const publish = defineCommand({
     }
   },
 })
+
+/** Said at once, and not only when the time is over. */
+async function noteNoWorker(store: Store, out: Output): Promise<void> {
+  const { items } = await store.workflows.workers({ limit: 1 })
+  if (items.length > 0) return
+  out.note('No runner runs handlers now, so nothing can settle the workflow. In a second terminal: rillflow run')
+}
 
 /** A command does not store handlers, so those that were never started may not get the event. */
 async function noteNewHandlers(store: Store, out: Output): Promise<void> {
@@ -391,6 +409,20 @@ const executions = listCommand({
   ],
 })
 
+const run = defineCommand({
+  description:
+    'The execution must be ready, or wait for its next attempt. Needs the code of its handler from the configuration. Other executions of the handler stay as they are.',
+  arguments: [{ name: 'execution', summary: 'The id of the execution, as `workflows executions` shows it' }],
+  examples: ['rillflow workflows run 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
+  async run({ out, open, arguments: { execution }, signal }) {
+    const { store } = await open({ purpose: 'write' })
+    const attempt = await store.workflows.executions.run(execution, { signal })
+    out.print(attempt ?? { executionId: execution, kind: 'suspended' }, style =>
+      attempt === undefined ? `Execution ${execution} waits.` : activityLine(style, attempt),
+    )
+  },
+})
+
 const why = defineCommand({
   description: 'Each execution that is open is listed with what it waits for, and each dead letter.',
   arguments: [workflow],
@@ -408,6 +440,7 @@ export const workflows: Commands = defineVerbs({
   show: ['Show the state of a workflow and its attempts', show],
   why: ['Show why a workflow is not settled', why],
   executions: ['Show the executions that are open', executions],
+  run: ['Run one execution by hand, also while its handler is paused', run],
   tree: ['Show the events and handlers of a workflow as a tree', tree],
   watch: ['Show the activity of handlers as it happens', watch],
   publish: ['Publish an event that begins a workflow', publish],
@@ -426,34 +459,4 @@ async function loadStatus(store: Store, workflow: string): Promise<WorkflowStatu
   const events = await store.events.readAll({ correlationId: workflow, limit: 1 }).toArray()
   if (events.length > 0) return status
   throw new NothingFound({ what: 'workflow', given: workflow, hint: 'rillflow workflows list' })
-}
-
-function statusText(style: Style, status: WorkflowStatus): string {
-  return fields(style, {
-    workflow: style.colour.cyan(status.correlationId),
-    state: paintState(status.state, style.colour)(kebabCase(status.state)),
-    pending: status.pending,
-    parked: status.parked === 0 ? undefined : status.parked,
-    'dead letters': status.deadLetters,
-    'last event': status.lastType,
-    parent: status.parent,
-    reason: status.reason,
-    started: ago(status.startedAt, style.now),
-    updated: ago(status.updatedAt, style.now),
-  })
-}
-
-export function activityLine({ colour }: Style, activity: Activity): string {
-  const { at, kind, outcome, correlationId, handler, eventType, attempt, runningMs, error } = activity
-  const parts = [
-    colour.dim(clockTime(at)),
-    colour.cyan(correlationId),
-    paintState(kind === 'completed' || kind === 'started' ? 'running' : kind, colour)(kind.padEnd(10)),
-    `${handler} (${eventType ?? 'event deleted'})`,
-    ...(attempt > 1 ? [colour.dim(`attempt ${attempt}`)] : []),
-    ...(outcome === undefined ? [] : [colour.dim(kebabCase(outcome))]),
-    ...(runningMs === undefined ? [] : [colour.dim(duration(runningMs))]),
-    ...(error === undefined ? [] : [colour.red(error.message)]),
-  ]
-  return parts.join('  ')
 }

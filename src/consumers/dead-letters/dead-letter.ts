@@ -6,8 +6,15 @@
 import { InvalidOption } from '../../core/errors.ts'
 import { camelCase, snakeCase } from '../../core/name.ts'
 import { checkWhole, describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
-import { decodeCursor, encodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
-import { type Fragment, fragment, numeral, sql } from '../../database/sql.ts'
+import {
+  decodeCursor,
+  encodeCursor,
+  type Page,
+  type PageOptions,
+  pageOptionNames,
+  rowsToLookAt,
+} from '../../core/page.ts'
+import { type Fragment, fragment, type Identifier, numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { rawEventOfRow } from '../../events/read/rows.ts'
@@ -110,16 +117,74 @@ export async function listDeadLetters(log: Log, options: ListDeadLettersOptions)
     })
   const [consumer, position] = after === undefined ? ['', -1] : (decodeCursor(after, 2) as [string, number])
   const owners = options.of === undefined ? null : await rowsOf(log, options.of)
-  const rows = await log.database.run<DeadLetterRow>(sql`/* dead_letters.list */
-    select ${listedColumns}
-    from ${consumerNames(log).dead_letters} as d
-    where ${state === undefined ? fragment`true` : fragment`d.state = ${state}::text`}
-      and ${matches(options, owners)}
-      and (d.consumer, d.position) > (${consumer}::text, ${position}::bigint)
-    order by d.consumer, d.position
-    limit ${limit + 1}::integer`)
-  const { items, next } = pageOf(rows, limit, last => [last.consumer, last.position])
-  return { items: items.map(deadLetterOf), next }
+  const beyond = fragment`(each.consumer, each.position) > (${consumer}::text, ${position}::bigint)`
+  const rows = await log.database.run<LookedRow>(sql`/* dead_letters.list */
+    with looked as materialized (${lookedBy(log, options, owners, limit, beyond)}),
+    found as (
+      select ${listedColumns}, true as matched
+      from looked as d
+      where ${matches(options, owners)}
+      order by d.consumer, d.position
+      limit ${limit + 1}::integer),
+    rest as (
+      select ${listedColumns}, false as matched
+      from looked as d
+      where (select count(*) from looked) >= ${looks(options, limit)}
+      order by d.consumer desc, d.position desc
+      limit 1)
+    select * from found
+    union all
+    select * from rest
+    order by matched desc, consumer, position`)
+  return pageOfLooked(rows, limit, last => [last.consumer, last.position])
+}
+
+/**
+ * The next ones by owner and position. Those of a workflow that are open have an index; of others the next 10 000 are
+ * looked at, so a page may be short although its `next` continues.
+ */
+function lookedBy(
+  log: Log,
+  options: ListDeadLettersOptions,
+  owners: readonly string[] | null,
+  limit: number,
+  beyond: Fragment,
+): Fragment {
+  const { dead_letters } = consumerNames(log)
+  const { state, correlationId } = options
+  const most = looks(options, limit)
+  if (correlationId !== undefined && (state === 'open' || state === 'retrying'))
+    return fragment`
+      select *
+      from ${dead_letters} as each
+      where each.correlation_id = ${correlationId}::text
+        and each.state in ('open', 'retrying')
+        and each.state = ${state}::text
+        and ${beyond}
+      order by each.consumer, each.position
+      limit ${most}`
+  const inState = state === undefined ? fragment`true` : fragment`each.state = ${state}::text`
+  if (owners === null)
+    return fragment`
+      select *
+      from ${dead_letters} as each
+      where ${inState}
+        and ${beyond}
+      order by each.consumer, each.position
+      limit ${most}`
+  return fragment`
+      select d.*
+      from unnest(${owners}::text[]) as owner(name)
+      cross join lateral (
+        select *
+        from ${dead_letters} as each
+        where each.consumer = owner.name
+          and ${inState}
+          and ${beyond}
+        order by each.position
+        limit ${most}) as d
+      order by d.consumer, d.position
+      limit ${most}`
 }
 
 const listedColumns = fragment`d.consumer, d.event_id, d.position, d.stream, d.version, d.type, d.state, d.attempts,
@@ -149,9 +214,8 @@ async function listNewest(log: Log, options: ListDeadLettersOptions, limit: numb
   const owners = options.of === undefined ? null : await rowsOf(log, options.of)
   const [failedAt, position] =
     options.after === undefined ? ['infinity', 0] : (decodeCursor(options.after, 2) as [string, number])
-  const rows = await log.database.run<
-    DeadLetterRow & { failed_text: string; matched: boolean }
-  >(sql`/* dead_letters.newest */
+  const most = looks(options, limit)
+  const rows = await log.database.run<LookedRow & { failed_text: string }>(sql`/* dead_letters.newest */
     with looked as materialized (
       select d.*
       from unnest(${wanted}::text[]) as wanted(state)
@@ -161,7 +225,7 @@ async function listNewest(log: Log, options: ListDeadLettersOptions, limit: numb
         where each.state = wanted.state
           and (each.last_failed_at, each.position) < (${failedAt}::timestamptz, ${position}::bigint)
         order by each.last_failed_at desc, each.position desc
-        limit ${maxLooked}) as d),
+        limit ${most}) as d),
     found as (
       select ${listedColumns}, d.last_failed_at::text as failed_text, true as matched
       from looked as d
@@ -171,23 +235,35 @@ async function listNewest(log: Log, options: ListDeadLettersOptions, limit: numb
     rest as (
       select ${listedColumns}, d.last_failed_at::text as failed_text, false as matched
       from looked as d
-      where (select count(*) from looked) >= ${maxLooked}
+      where (select count(*) from looked) >= ${most}
       order by d.last_failed_at, d.position
       limit 1)
     select * from found
     union all
     select * from rest
     order by matched desc, last_failed_at desc, position desc`)
+  return pageOfLooked(rows, limit, last => [last.failed_text, last.position])
+}
+
+type LookedRow = DeadLetterRow & { matched: boolean }
+
+/** A page of the rows that matched; without enough of them its end is the last one that was looked at. */
+function pageOfLooked<R extends LookedRow>(
+  rows: readonly R[],
+  limit: number,
+  placeOf: (row: R) => readonly (string | number)[],
+): Page<DeadLetter> {
   const found = rows.filter(row => row.matched)
   const items = found.slice(0, limit)
   const end = found.length > limit ? items.at(-1) : rows.find(row => !row.matched)
-  return {
-    items: items.map(deadLetterOf),
-    next: end === undefined ? undefined : encodeCursor([end.failed_text, end.position]),
-  }
+  return { items: items.map(deadLetterOf), next: end === undefined ? undefined : encodeCursor(placeOf(end)) }
 }
 
-const maxLooked = numeral(10_000)
+/** How many are looked at for a page. The number is part of the text, for the plan. */
+function looks(options: ListDeadLettersOptions, limit: number): Identifier {
+  const isFiltered = filterNames.some(name => options[name as keyof DeadLetterFilter] !== undefined)
+  return numeral(rowsToLookAt(isFiltered, limit))
+}
 
 export async function showDeadLetter(log: Log, of: DeadLetterOwner, eventId: string): Promise<DeadLetterDetails> {
   const { row: owner, id } = await rowOf(log, of, eventId)

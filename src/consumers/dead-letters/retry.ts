@@ -150,7 +150,7 @@ export async function requestMatching(
     )
   const rows = await log.database.run<{ consumer: string }>(sql`/* dead_letters.request_matching */
     with requested as materialized (
-      select greatest(${clock}(count(*)), max(d.retry_at) + make_interval(secs => 1 / ${perSecond}::float8)) as free_at
+      select greatest(${clock}(count(*)), ${log.names.later}(max(d.retry_at), 1000 / ${perSecond}::float8)) as free_at
       from ${dead_letters} as d
       where ${isOwned}
         and d.retry_at is not null),
@@ -170,7 +170,7 @@ export async function requestMatching(
       order by d.position, d.consumer
       limit ${limit}::integer)
     update ${dead_letters} as d
-    set retry_at = requested.free_at + make_interval(secs => wanted.place / ${perSecond}::float8),
+    set retry_at = ${log.names.later}(requested.free_at, 1000 * wanted.place / ${perSecond}::float8),
       edited = null
     from wanted, requested
     where d.consumer = wanted.consumer

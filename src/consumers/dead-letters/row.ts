@@ -73,10 +73,10 @@ export async function record(
   execution?: FailedExecution,
 ): Promise<void> {
   const { position, id, stream, version, type } = event
-  const { clock } = log.names
+  const { clock, stamp } = log.names
   const onDeadLetter = execution?.onDeadLetter
   const described = JSON.stringify({ ...describeError(error), ...(onDeadLetter === undefined ? {} : { onDeadLetter }) })
-  const last = fragment`jsonb_build_object('at', ${clock}(failed.position)) || ${described}::jsonb`
+  const last = fragment`${stamp}('at', ${clock}(failed.position)) || ${described}::jsonb`
   const earlier = execution?.earlier ?? earlierErrors(log, consumer, id)
   const known = firstFailedAt === undefined ? firstFailure(log, consumer, id) : fragment`${firstFailedAt}::timestamptz`
   const first = execution?.firstFailedAt ?? known
@@ -89,7 +89,7 @@ export async function record(
       ${execution?.correlationId ?? null}::text, ${execution === undefined ? null : snakeCase(execution.reason)}::text,
       ${execution?.fingerprint ?? fingerprint(consumer, error)}::text, coalesce(${first}, ${clock}(failed.position)),
       ${clock}(failed.position),
-      ${lastEntries(fragment`${earlier} || jsonb_build_array(${last})`)}
+      ${lastEntries(fragment`${earlier} || (${last})`)}
     from unnest(array[${position}::bigint]) as failed(position)
     on conflict (consumer, event_id) do update
     set state = 'open',
@@ -106,7 +106,7 @@ export async function record(
       errors = ${lastEntries(fragment`d.errors || excluded.errors`)},
       history = case
         when d.state in ('open', 'retrying') then d.history
-        else ${withChange(fragment`excluded.last_failed_at`, fragment`'open'`)}
+        else ${withChange(log.names.state_entry, fragment`excluded.last_failed_at`, fragment`'open'`)}
       end`)
   log.telemetry.count('dead_letters_total')
 }
@@ -114,7 +114,7 @@ export async function record(
 /** The errors of the attempts before this one are still in the consumer's row. */
 function earlierErrors(log: Log, consumer: string, eventId: string): Fragment {
   return fragment`coalesce((
-        select (c.last_error -> 'earlier') || jsonb_build_array(c.last_error - ${notOfAnError})
+        select (c.last_error -> 'earlier') || (c.last_error - ${notOfAnError})
         from ${consumerNames(log).consumers} as c
         where c.name = ${consumer}::text
           and c.attempts > 0
@@ -411,7 +411,7 @@ export async function replaceBy(log: Log, consumer: string, from: string, tx: Ex
       attempts = d.attempts + excluded.attempts,
       last_failed_at = excluded.last_failed_at,
       errors = excluded.errors,
-      history = ${withChange(fragment`excluded.last_failed_at`, fragment`'open'`, fragment`'failed again in a rebuild'`)}`)
+      history = ${withChange(log.names.state_entry, fragment`excluded.last_failed_at`, fragment`'open'`, fragment`'failed again in a rebuild'`)}`)
   await removeAll(log, [from], tx)
 }
 
@@ -434,6 +434,7 @@ export function closedDeadLetters(log: Log): OldRows {
     label: 'dead_letters.prune',
     table: consumerNames(log).dead_letters,
     clock: log.names.clock,
+    later: log.names.later,
     key: ['consumer', 'event_id'],
     where: `t.state in ('replayed', 'resolved')
         and coalesce((t.history -> -1 ->> 'at')::timestamptz, t.last_failed_at) < $1`,
@@ -446,14 +447,14 @@ export function closedDeadLetters(log: Log): OldRows {
 function changed({ names }: Log, to: DeadLetterState, note: string | null = null): Fragment {
   return fragment`state = ${to}::text,
       retry_at = null,
-      history = ${withChange(fragment`${names.clock}(d.position)`, fragment`${to}::text`, fragment`${note}::text`)}`
+      history = ${withChange(names.state_entry, fragment`${names.clock}(d.position)`, fragment`${to}::text`, fragment`${note}::text`)}`
 }
 
 /** A retry of `d` has failed: its attempts and its error are added. */
 function failedAgain({ names }: Log, error: unknown, attempts: number): Fragment {
   const described = JSON.stringify(describeError(error))
-  const entry = fragment`jsonb_build_object('at', ${names.clock}(d.position)) || ${described}::jsonb`
+  const entry = fragment`${names.stamp}('at', ${names.clock}(d.position)) || ${described}::jsonb`
   return fragment`attempts = d.attempts + ${attempts}::integer,
       last_failed_at = ${names.clock}(d.position),
-      errors = ${lastEntries(fragment`d.errors || jsonb_build_array(${entry})`)}`
+      errors = ${lastEntries(fragment`d.errors || (${entry})`)}`
 }

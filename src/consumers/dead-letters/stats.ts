@@ -15,7 +15,10 @@ export interface DeadLetterStats extends OwnerName, Readonly<Record<DeadLetterSt
 
 const maxCounted = numeral(10_000)
 
-/** How many of this owner are in a state, counted up to 10 000. The state is part of the text, for the plan. */
+/**
+ * How many of this owner are in a state, counted up to 10 000. The state is part of the text, and the order is that of an
+ * index: otherwise an owner with few of them among many others would cost a scan of the table.
+ */
 export function cappedCount(log: Log, owner: Fragment, state: Fragment): Fragment {
   return fragment`(select count(*)
         from (
@@ -23,6 +26,7 @@ export function cappedCount(log: Log, owner: Fragment, state: Fragment): Fragmen
           from ${consumerNames(log).dead_letters} as each
           where each.state = ${state}
             and each.consumer = ${owner}
+          order by each.position
           limit ${maxCounted}) as counted)`
 }
 

@@ -15,6 +15,7 @@
 
 import { abortable } from '../../core/abort.ts'
 import { ConsumerTimeout, isRillflowError } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { sqlStateOf } from '../../database/sqlstate.ts'
@@ -68,9 +69,9 @@ export function applyPage(given: Omit<Work, 'openings'>, page: Page): Promise<Ba
 async function applyUntraced(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
   const { telemetry, schema } = given.log
   const { name } = given.consumer
-  const started = performance.now()
+  const started = elapsedMs()
   const outcome = await applyEvents(given, page)
-  const durationMs = performance.now() - started
+  const durationMs = elapsedMs() - started
   const { processed, checkpoint } = outcome
   telemetry.count('consumer_batches_total', 1, name)
   telemetry.count('consumer_events_total', processed, name)
@@ -91,6 +92,7 @@ async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<B
   if (work.attempts === 0) {
     const done = await work.consumer.handleAtOnce?.(events, {
       ...{ fence: work.lease.fence, from: work.from, checkpoint: reached, faults },
+      isAbandoned: work.lease.isAbandoned ?? false,
     })
     if (done !== undefined) return allApplied(events, reached, done.isPaused)
   }
@@ -163,7 +165,7 @@ async function oneByOne(
   continuesAfterFailure = false,
 ): Promise<BatchOutcome> {
   const attempt = new Attempt(work, events)
-  const until = performance.now() + limits(work).timeoutMs / 4
+  const until = elapsedMs() + limits(work).timeoutMs / 4
   try {
     return await attempt.run(async tx => {
       for (const [at, event] of events.entries()) {
@@ -171,7 +173,7 @@ async function oneByOne(
           await tx.savepoint(() => attempt.handle(tx, [event], true))
         } catch (error) {
           if (!attempt.hasThrown(error)) await refuseInterruption(tx, error)
-          const isLast = !continuesAfterFailure || at === events.length - 1 || performance.now() > until
+          const isLast = !continuesAfterFailure || at === events.length - 1 || elapsedMs() > until
           const conclusion = await applyPolicy(work, tx, event, error, at === 0 ? work.attempts + 1 : 1, isLast)
           const isDone = conclusion.end === 'skip' || conclusion.end === 'deadLetter'
           if (isLast || !isDone) return { ...conclusion, processed: at + (isDone ? 1 : 0) }

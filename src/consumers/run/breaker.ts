@@ -11,7 +11,7 @@
 import type { Clock } from '../../core/clock.ts'
 import type { Awaitable } from '../../core/core.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { describe } from '../../core/options.ts'
+import { describe, refuseUnknownInside } from '../../core/options.ts'
 import { CircuitOpen } from '../errors.ts'
 
 export interface BreakerOptions {
@@ -106,6 +106,7 @@ export function circuitBreaker(consumer: string, clock: Clock, options: BreakerO
 
 /** Refuses options that could never open it, or never close it again. */
 export function checkBreaker(options: BreakerOptions): { failures: number; openMs: number; trials: number } {
+  refuseUnknownInside('a consumer', 'breaker', options, ['failures', 'openMs', 'trials'])
   const { failures = 5, openMs = 30_000, trials = 1 } = options
   for (const [option, value] of Object.entries({ failures, openMs, trials })) {
     if (!(Number.isSafeInteger(value) && value >= 1))

@@ -3,6 +3,7 @@
  * consumer that is far behind reads alone, filtered by the database.
  */
 
+import { nextTurn } from '../../core/host.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import {
@@ -83,7 +84,7 @@ function openReader(log: Log, filter: ConsumerFilter, readShared: Feed['page']):
       // If the reader stops here, no one awaits it.
       coming.bytes.catch(() => {})
       // Decoding keeps the thread busy: the request for the next page is sent first.
-      await new Promise(setImmediate)
+      await nextTurn()
     }
     const page = await pageOfCopied(log, asked.request, copied)
     return where === undefined ? page : chosen(page, where)

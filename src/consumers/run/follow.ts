@@ -8,7 +8,9 @@
  */
 
 import { abortable, onAbort, sleep } from '../../core/abort.ts'
+import { systemClock, type Timer } from '../../core/clock.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { delay } from '../../core/retry.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -46,6 +48,8 @@ interface Progress {
 /** The cursor is saved after this long, or this many events that the filter skips. */
 const saveEveryMs = 250
 const saveEveryEvents = 10_000
+/** So many events are passed over at once, where nothing is wanted: embedded about 10 ms of the engine's thread. */
+const passed = { postgres: 10_000, pglite: 2_500 } as const
 /** Requests that are due one after the other are carried out together, so that the log is followed in between. */
 const replayEveryMs = 100
 const troubleBackoff = { baseMs: 50, factor: 2, maxMs: 30_000, jitter: 0.3 }
@@ -61,6 +65,8 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   let progress: Progress | undefined
   let troubles = 0
   let savedAt = 0
+  /** Up to here there is something that the consumer wants. */
+  let isReadTo = 0
 
   try {
     while (!drain.aborted && !lost.aborted) {
@@ -101,7 +107,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
 
   /** One page, or one wait. True if the consumer is paused. */
   async function step(at: Progress): Promise<boolean> {
-    const waitMs = at.notBefore - performance.now()
+    const waitMs = at.notBefore - elapsedMs()
     if (waitMs > 0) {
       await interruption.wait(waitMs)
       return false
@@ -113,18 +119,36 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
       if (now.settled <= at.cursor) return false
     }
     const { settled } = at.seen
+    const over = await passOver(at, settled)
+    if (over !== undefined) return over
     const page = await hold.limited(() => pages.next(at.cursor, settled, pace.limit()))
     if (page.events.length === 0) {
       at.cursor = page.reached
       const isFar = at.cursor - at.saved >= saveEveryEvents
-      if (isFar || (at.cursor >= at.seen.settled && performance.now() - savedAt >= saveEveryMs)) await saveCursor(at)
+      if (isFar || (at.cursor >= at.seen.settled && elapsedMs() - savedAt >= saveEveryMs)) await saveCursor(at)
       return false
     }
     return apply(at, page)
   }
 
+  /** Whether the consumer is paused, if a part of the log was passed over; undefined if it has to be read. */
+  async function passOver(at: Progress, settled: number): Promise<boolean | undefined> {
+    const to = at.cursor + passed[log.database.engine]
+    if (consumer.passOver === undefined || settled < to || at.cursor < isReadTo || at.attempts > 0) return undefined
+    const part = { held: lease, from: at.saved, after: at.cursor, to }
+    const done = await hold.limited(() => consumer.passOver!(part))
+    if (done === undefined) {
+      isReadTo = to
+      return undefined
+    }
+    at.cursor = at.saved = to
+    savedAt = elapsedMs()
+    pages.forget()
+    return done.isPaused
+  }
+
   async function apply(at: Progress, page: Page): Promise<boolean> {
-    const started = performance.now()
+    const started = elapsedMs()
     const work = {
       log,
       consumer,
@@ -139,19 +163,19 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
       if (isRillflowError(error, 'consumer_timeout')) pace.tooLong(page.events.length)
       throw error
     })
-    if (outcome.error === undefined) pace.took(outcome.processed, performance.now() - started)
+    if (outcome.error === undefined) pace.took(outcome.processed, elapsedMs() - started)
     else if (isRillflowError(outcome.error, 'consumer_timeout')) pace.tooLong(page.events.length)
     at.cursor = at.saved = outcome.checkpoint
     at.attempts = outcome.attempts
-    at.notBefore = outcome.retryInMs > 0 ? performance.now() + outcome.retryInMs : 0
-    savedAt = performance.now()
+    at.notBefore = outcome.retryInMs > 0 ? elapsedMs() + outcome.retryInMs : 0
+    savedAt = elapsedMs()
     if (outcome.end === 'stop') throw new Stopped(outcome.error)
     return outcome.isPaused
   }
 
   /** Waits for more; undefined if something else came first. */
   async function nextSettled(at: Progress): Promise<Settled | undefined> {
-    const limitMs = at.cursor > at.saved ? Math.max(0, savedAt + saveEveryMs - performance.now()) : undefined
+    const limitMs = at.cursor > at.saved ? Math.max(0, savedAt + saveEveryMs - elapsedMs()) : undefined
     const now = await interruption.during(signal => parts.watch.beyond(at.cursor, at.seen, signal), limitMs)
     if (now === undefined) {
       if (limitMs !== undefined && !lost.aborted) await saveCursor(at)
@@ -171,7 +195,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
     if (at.cursor <= at.saved || at.attempts > 0) return
     await save(log, lease, { from: at.saved, checkpoint: at.cursor }, log.database)
     at.saved = at.cursor
-    savedAt = performance.now()
+    savedAt = elapsedMs()
   }
 }
 
@@ -203,7 +227,7 @@ async function readProgress(log: Log, { lease }: HeldLease): Promise<Progress | 
   const { checkpoint, attempts } = row
   const seen = await settle(log)
   if (seen.head < checkpoint) throw new CheckpointBeyondHead({ consumer: lease.consumer, checkpoint, head: seen.head })
-  const notBefore = performance.now() + Math.max(0, row.retry_in ?? 0)
+  const notBefore = elapsedMs() + Math.max(0, row.retry_in ?? 0)
   return { cursor: checkpoint, saved: checkpoint, attempts, notBefore, seen }
 }
 
@@ -231,7 +255,7 @@ interface Interruption {
 function interruptible({ drain, lost, onRequest }: HeldLease): Interruption {
   let isAsked = true
   let current: AbortController | undefined
-  let asking: NodeJS.Timeout | undefined
+  let asking: Timer | undefined
   const interrupt = (): void => current?.abort()
   const ask = (): void => {
     isAsked = true
@@ -242,14 +266,14 @@ function interruptible({ drain, lost, onRequest }: HeldLease): Interruption {
     if (isAsked || drain.aborted || lost.aborted) return undefined
     const controller = new AbortController()
     current = controller
-    const timer = limitMs === undefined ? undefined : setTimeout(() => controller.abort(), limitMs)
+    const timer = limitMs === undefined ? undefined : systemClock.setTimeout(() => controller.abort(), limitMs)
     try {
       return await abortable(work(controller.signal), controller.signal)
     } catch (error) {
       if (controller.signal.aborted && isRillflowError(error, 'aborted')) return undefined
       throw error
     } finally {
-      clearTimeout(timer)
+      timer?.cancel()
       current = undefined
     }
   }
@@ -260,13 +284,13 @@ function interruptible({ drain, lost, onRequest }: HeldLease): Interruption {
       return asked
     },
     askIn(ms) {
-      clearTimeout(asking)
-      asking = setTimeout(ask, Math.min(ms, maxAskMs))
+      asking?.cancel()
+      asking = systemClock.setTimeout(ask, Math.min(ms, maxAskMs))
     },
     wait: async ms => void (await during(signal => sleep(ms, { signal }))),
     during,
     dispose: () => {
-      clearTimeout(asking)
+      asking?.cancel()
       for (const release of releases) release()
     },
   }

@@ -18,8 +18,8 @@
  */
 import type { Awaitable } from '../../core/core.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { describe, refuseUnknownOptions } from '../../core/options.ts'
-import { type Backoff, delay } from '../../core/retry.ts'
+import { describe, refuseUnknownInside, refuseUnknownOptions } from '../../core/options.ts'
+import { type Backoff, backoffNames, delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import { channels } from '../../telemetry/telemetry.ts'
@@ -41,6 +41,7 @@ export interface Failure {
   readonly attempt: number
 }
 
+/** What happens when code of a consumer fails: retries, the waits between them, and the end. */
 export interface FailureOptions {
   /** How many more times after the first attempt. Default 3. */
   retries?: number | undefined
@@ -91,6 +92,7 @@ export function failurePolicy(
 
 function policyOf(what: string, options: FailureOptions, otherwise: FailureEnd): FailurePolicy {
   const { retries = 3, isRetryable = () => true, onFailure = otherwise } = options
+  refuseUnknownInside(what, 'backoff', options.backoff, backoffNames)
   const backoff = { baseMs: 1_000, factor: 2, maxMs: 30_000, jitter: 0.1, ...options.backoff }
   const refuse = (option: string, reason: string): never => {
     throw new InvalidOption({ option, reason: `${what} ${reason}` })

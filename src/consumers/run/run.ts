@@ -20,6 +20,7 @@
 
 import { throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { settle } from '../../events/order/order.ts'
 import { type Consumer, ensureConsumer } from '../consumer.ts'
 import type { Consumers } from '../consumers.ts'
@@ -62,8 +63,8 @@ export async function runUntilIdle(
   for (const consumer of all) {
     for (;;) {
       throwIfAborted(signal)
-      const until = performance.now() + consumer.leaseMs / 3
-      const isTime = (): boolean => performance.now() < until
+      const until = elapsedMs() + consumer.leaseMs / 3
+      const isTime = (): boolean => elapsedMs() < until
       const { result, count } = await runLeased(consumers, consumer, { signal }, isTime).catch((error: unknown) => {
         // Another runner continued with it, an operator changed it, or the server has lost its last writes.
         if (isRillflowError(error, 'lease_lost') || isRillflowError(error, 'checkpoint_moved'))
@@ -136,7 +137,7 @@ async function runHeld(
   while (at.checkpoint < settled) {
     const page = await feed.page(consumer.filter, at.checkpoint, settled, at.pace.limit())
     if (page.events.length > 0) {
-      const started = performance.now()
+      const started = elapsedMs()
       const known = { from: at.checkpoint, attempts: at.attempts, batchLimit: at.pace.limit() }
       const work = { log, consumer, lease, ...known, breaker: undefined, lost }
       const outcome = await applyPage(work, page).catch((error: unknown) => {
@@ -149,7 +150,7 @@ async function runHeld(
         await reportError(log, lease, describeError(outcome), at.pace.limit())
         return { result: 'processed', count: 0, error: outcome }
       }
-      if (outcome.error === undefined) at.pace.took(outcome.processed, performance.now() - started)
+      if (outcome.error === undefined) at.pace.took(outcome.processed, elapsedMs() - started)
       at.checkpoint = outcome.checkpoint
       at.attempts = outcome.attempts
       at.isPaused = outcome.isPaused

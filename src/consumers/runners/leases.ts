@@ -11,8 +11,10 @@
  * A lease whose runner cannot reach the database is lost, too, once it may have expired: another runner may have taken
  * it by then.
  */
+
 import { abortable } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { runDetached } from '../../core/service.ts'
 import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
@@ -58,8 +60,8 @@ interface Running {
   readonly lost: AbortController
   readonly requestListeners: Set<() => void>
   readonly ended: Promise<void>
-  /** The work that must end soon. */
-  readonly limited: { since: number | undefined }
+  /** When each piece of work began that must end soon, the oldest first. */
+  readonly limited: ReadonlySet<{ readonly since: number }>
 }
 
 /** How long a call to the database may take before its holder counts as stuck, and how long it is then left to others. */
@@ -110,7 +112,7 @@ export function openLeases(
         await Promise.all(free.slice(at, at + maxTakenAtOnce).map(name => begin(byName.get(name)!)))
     },
     loseExpired(lastSeenAt) {
-      const passedMs = performance.now() - lastSeenAt
+      const passedMs = elapsedMs() - lastSeenAt
       for (const each of running.values()) if (passedMs > each.leased.leaseMs) lose(each)
     },
     loseAll() {
@@ -161,7 +163,7 @@ export function openLeases(
     const drain = new AbortController()
     const lost = new AbortController()
     const requestListeners = new Set<() => void>()
-    const limited: Running['limited'] = { since: undefined }
+    const limited = new Set<{ readonly since: number }>()
     const held: HeldLease = {
       ...{ lease, drain: drain.signal, lost: lost.signal },
       onRequest(listener) {
@@ -169,11 +171,12 @@ export function openLeases(
         return () => requestListeners.delete(listener)
       },
       async limited(work) {
-        limited.since = performance.now()
+        const begun = { since: elapsedMs() }
+        limited.add(begun)
         try {
           return await abortable(work(), lost.signal)
         } finally {
-          limited.since = undefined
+          limited.delete(begun)
         }
       },
     }
@@ -199,13 +202,14 @@ export function openLeases(
     onReleased()
   }
 
-  function isStuck({ limited: { since = Number.POSITIVE_INFINITY }, leased }: Running): boolean {
-    return performance.now() - since > maxStuckMs(leased)
+  function isStuck({ limited, leased }: Running): boolean {
+    const [oldest] = limited
+    return oldest !== undefined && elapsedMs() - oldest.since > maxStuckMs(leased)
   }
 
   function leave(each: Running): void {
     const { name } = each.leased
-    left.set(name, performance.now() + maxStuckMs(each.leased))
+    left.set(name, elapsedMs() + maxStuckMs(each.leased))
     log.telemetry.log.warn(
       { schema: log.schema, consumer: name },
       'A consumer makes no progress, so its lease is given up.',
@@ -215,7 +219,7 @@ export function openLeases(
 
   function isLeft(name: string): boolean {
     const until = left.get(name)
-    if (until === undefined || performance.now() < until) return until !== undefined
+    if (until === undefined || elapsedMs() < until) return until !== undefined
     return !left.delete(name)
   }
 

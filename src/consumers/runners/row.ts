@@ -16,9 +16,10 @@ import type { Executor } from '../../database/database.ts'
 import { type Fragment, fragment, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { free } from '../operator.ts'
-import { isHeld, isOfEarlierOpening, type Lease, newFence, renewedLeases } from '../row.ts'
+import { drawFence, isHeld, isOfEarlierOpening, type Lease, newFence, renewedLeases } from '../row.ts'
 import { consumerNames } from '../schema.ts'
 import type { Candidate } from './balance.ts'
+import type { RunnerProcess } from './process.ts'
 
 export type RunnerRole = 'active' | 'standby' | 'paused'
 
@@ -50,15 +51,16 @@ export interface EnteredRunner {
 /** Enters a runner. Another one of its name is replaced: its leases are free, and its role is taken over. */
 export async function enter(log: Log, { id, name, role, leaseMs, serves }: NewRunner): Promise<EnteredRunner> {
   const { runners } = consumerNames(log)
-  const { clock } = log.names
+  const { clock, later } = log.names
   return log.database.transaction(async tx => {
     await takeTurns(log, tx)
     // A row that executions refer to is removed by the runner that takes them over.
+    const fence = await drawFence(log, tx)
     const replaced = await tx.run<{ id: string; role: RunnerRole }>(sql`/* runners.replace */
       update ${runners}
       set name = null,
         heartbeat_at = '-infinity',
-        ${newFence(log)}
+        ${newFence(fence)}
       where name = ${name ?? null}::text
         and id <> ${id}::text
       returning id, role`)
@@ -70,7 +72,7 @@ export async function enter(log: Log, { id, name, role, leaseMs, serves }: NewRu
       )
     await tx.run(sql`/* runners.forget */
       delete from ${runners} as r
-      where r.heartbeat_at < ${clock}(r.fence) - 10 * make_interval(secs => r.lease_ms / 1000.0)
+      where r.heartbeat_at < ${later}(${clock}(r.fence), -10 * r.lease_ms)
         and r.routes = '{}'`)
     const isTakenOver = role === 'standby' && replaced.some(row => row.role === 'active')
     const [row] = await tx.run<EnteredRunner>(sql`/* runners.enter */
@@ -79,7 +81,7 @@ export async function enter(log: Log, { id, name, role, leaseMs, serves }: NewRu
       select ${id}::text, ${name ?? null}::text, ${isTakenOver ? 'active' : role}::text, ${leaseMs}::integer,
         ${clock}(made.fence), ${clock}(made.fence), made.fence, '{}', ${serves.routes}::integer[],
         ${serves.concurrency ?? null}::integer
-      from nextval(${consumerNames(log).consumers_fence.quoted}::regclass) as made(fence)
+      from unnest(array[${fence}::bigint]) as made(fence)
       -- Sent again, because the first one got no answer; or it was away for so long that it is entered again.
       on conflict (id) do update
       set heartbeat_at = excluded.heartbeat_at
@@ -129,7 +131,9 @@ interface ViewRow {
 }
 
 /** The runner whose heartbeat it is. */
-export interface Beating extends Pick<EnteredRunner, 'id' | 'fence'>, Pick<NewRunner, 'leaseMs'> {}
+export interface Beating extends Pick<EnteredRunner, 'id' | 'fence'>, Pick<NewRunner, 'leaseMs'> {
+  readonly process?: RunnerProcess | undefined
+}
 
 /**
  * One statement: the heartbeat, the renewal of all leases, and the view. The view also has the consumers that other
@@ -141,12 +145,12 @@ export interface Beating extends Pick<EnteredRunner, 'id' | 'fence'>, Pick<NewRu
  */
 export async function heartbeat(
   log: Log,
-  { id, fence, leaseMs }: Beating,
+  { id, fence, leaseMs, process }: Beating,
   wanted: readonly string[],
   leases: readonly { readonly lease: Lease; readonly leaseMs: number }[],
 ): Promise<View> {
   const { consumers, dead_letters, runners } = consumerNames(log)
-  const { clock } = log.names
+  const { clock, later } = log.names
   log.telemetry.count('consumer_rounds_total')
   const [row] = await log.database.run<ViewRow>(sql`/* runners.heartbeat */
     with heartbeat as (
@@ -154,6 +158,7 @@ export async function heartbeat(
       set heartbeat_at = ${clock}(r.fence),
         lease_ms = ${leaseMs}::integer,
         consumers = ${wanted}::text[],
+        process = ${process === undefined ? null : JSON.stringify(process)}::text::jsonb,
         role = case
           when r.name is not null
             and r.role = 'active'
@@ -164,7 +169,7 @@ export async function heartbeat(
               where o.id <> r.id
                 and o.role = 'active'
                 and o.name is not null
-                and o.heartbeat_at >= ${clock}(o.fence) - make_interval(secs => o.lease_ms / 1000.0))
+                and o.heartbeat_at >= ${later}(${clock}(o.fence), -o.lease_ms))
           then 'standby'
           else r.role
         end
@@ -228,7 +233,7 @@ function byAge(a: RunnerRow, b: RunnerRow): number {
 /** Makes the longest waiting standby active, unless another runner with a name has become active meanwhile. */
 export async function becomeActive(log: Log, id: string): Promise<boolean> {
   const { runners } = consumerNames(log)
-  const { clock } = log.names
+  const { clock, later } = log.names
   return log.database.transaction(async tx => {
     await takeTurns(log, tx)
     const rows = await tx.run(sql`/* runners.become_active */
@@ -243,7 +248,7 @@ export async function becomeActive(log: Log, id: string): Promise<boolean> {
             and o.name is not null
             and o.id <> ${id}::text
             and not ${isOfEarlierOpening(log, fragment`o.id`)}
-            and o.heartbeat_at >= ${clock}(o.fence) - make_interval(secs => o.lease_ms / 1000.0))
+            and o.heartbeat_at >= ${later}(${clock}(o.fence), -o.lease_ms))
       returning id`)
     return rows.length > 0
   })
@@ -273,6 +278,16 @@ export async function demote(log: Log, name: string): Promise<void> {
     set role = 'standby',
       started_at = ${log.names.clock}(r.fence)
     where r.name = ${name}::text`)
+}
+
+/** Stops what the runner with this id runs, or lets it run again. Running work completes. */
+export async function setPaused(log: Log, id: string, isPaused: boolean): Promise<void> {
+  const [from, to] = isPaused ? ['active', 'paused'] : ['paused', 'active']
+  await log.database.run(sql`/* runners.pause */
+    update ${consumerNames(log).runners}
+    set role = ${to!}::text
+    where id = ${id}::text
+      and role = ${from!}::text`)
 }
 
 /** Stores which handlers a runner runs, at once. From then on it may claim executions of them. */
@@ -352,7 +367,7 @@ export async function removeAllRunners(store: { readonly schema: string }, tx: E
  * database is dead, however fresh its heartbeat looks.
  */
 export function isAlive(log: Log): Fragment {
-  return fragment`(r.heartbeat_at >= ${log.names.clock}(r.fence) - make_interval(secs => r.lease_ms / 1000.0)
+  return fragment`(r.heartbeat_at >= ${log.names.later}(${log.names.clock}(r.fence), -r.lease_ms)
           and not ${isOfEarlierOpening(log, fragment`r.id`)})`
 }
 
@@ -361,7 +376,7 @@ export function isAlive(log: Log): Fragment {
  * holds it, and none has been seen with it. The caller adds its own registered consumers.
  */
 export function isUnseen(log: Log): Fragment {
-  return fragment`(c.seen_at < ${log.names.clock}(c.seen_at) - make_interval(secs => ${unseenSeconds}::float8)
+  return fragment`(c.seen_at < ${log.names.later}(${log.names.clock}(c.seen_at), ${-1000 * unseenSeconds}::float8)
         and not ${isHeld(log)}
         and not exists (
           select

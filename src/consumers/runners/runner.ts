@@ -16,8 +16,10 @@
  * What can fail: the database is away: the loop looks again after a backoff, and leases that may have expired are lost.
  * A part that does not start makes `start` reject, and everything that had started is stopped.
  */
+
 import { AsyncResource } from 'node:async_hooks'
 import { InvalidOption } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { openLoop } from '../../core/loop.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole, refuseUnknownOptions } from '../../core/options.ts'
@@ -28,6 +30,7 @@ import type { Wake } from '../../events/order/wake.ts'
 import { markSeen, newOwner } from '../row.ts'
 import type { ConcurrencyShare } from './concurrency.ts'
 import { openLeases } from './leases.ts'
+import { processReport } from './process.ts'
 import {
   becomeActive,
   type EnteredRunner,
@@ -43,6 +46,7 @@ import {
 } from './row.ts'
 import { type Leased, type Only, type RunContext, type Runnable, type RunningPart, wantedBy } from './runnable.ts'
 
+/** What a runner runs, and how. */
 export interface RunnerOptions {
   /** The definitions to run, or kinds of them by name. Default: all, also those that are registered later. */
   only?: Only | undefined
@@ -60,7 +64,7 @@ export interface RunnerOptions {
   pollMs?: number | undefined
 }
 
-const startOptionNames: readonly (keyof RunnerOptions)[] = [
+export const startOptionNames: readonly (keyof RunnerOptions)[] = [
   'only',
   'name',
   'standby',
@@ -70,6 +74,7 @@ const startOptionNames: readonly (keyof RunnerOptions)[] = [
   'pollMs',
 ]
 
+/** What `store.start()` gives: it runs consumers and handlers in this process until it is stopped. */
 export interface Runner extends Service {
   /** A random id, a new one with each start. */
   readonly id: string
@@ -134,13 +139,14 @@ function runnerService(
   const ownLeaseMs = options.leaseMs ?? 15_000
   const isWanted = wantedBy(options.only, runnables)
   const id = newOwner(log)
+  const reportProcess = processReport()
   let entered: EnteredRunner | undefined
   let role: RunnerRole = paused ? 'paused' : standby ? 'standby' : 'active'
   let isStopping = false
   let isReplaced = false
   let serves = servesNothing
   let storing: Promise<void> = Promise.resolve()
-  let lastSeenAt = performance.now()
+  let lastSeenAt = elapsedMs()
   /** When to store again that it has the code of its consumers. */
   let seenUntil = 0
   let hasLooked = false
@@ -223,7 +229,7 @@ function runnerService(
 
   async function look(): Promise<number | undefined> {
     if (entered === undefined) return undefined
-    const startedAt = performance.now()
+    const startedAt = elapsedMs()
     const all = isStopping ? [] : leased()
     const refused = await leases.ensure(all)
     report(refused)
@@ -231,7 +237,7 @@ function runnerService(
     const names = all.map(each => each.name)
     await storeSeen(names)
     const wanted = names.filter(name => !leases.isLeft(name))
-    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs() }, wanted, held)
+    const view = await heartbeat(log, { ...entered, leaseMs: leaseMs(), process: reportProcess() }, wanted, held)
     if (view.role === undefined) return enterAgain()
     if (!view.isServing) await storeRoutes()
     if (view.isNext && !isStopping && (await becomeActive(log, id))) return 0
@@ -254,9 +260,9 @@ function runnerService(
   }
 
   async function storeSeen(names: readonly string[]): Promise<void> {
-    if (names.length === 0 || performance.now() < seenUntil) return
+    if (names.length === 0 || elapsedMs() < seenUntil) return
     await markSeen(log, names)
-    seenUntil = performance.now() + seenEveryMs
+    seenUntil = elapsedMs() + seenEveryMs
   }
 
   async function storeRoutes(): Promise<void> {

@@ -24,10 +24,12 @@ import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { RunnerNotFound } from '../errors.ts'
 import { consumerNames } from '../schema.ts'
-import { demote, isAlive, promote, type RunnerRole } from './row.ts'
+import type { RunnerProcess } from './process.ts'
+import { demote, isAlive, promote, type RunnerRole, setPaused } from './row.ts'
 import { type Runnable, type RunnableKind, runnableKinds } from './runnable.ts'
 import { type Runner, type RunnerHooks, type RunnerOptions, type RunnerParts, startRunner } from './runner.ts'
 
+/** A runner of any process, as `store.runners.list()` shows it. */
 export interface RunnerDescription {
   /** A random id, a new one with each start. */
   readonly id: string
@@ -41,6 +43,8 @@ export interface RunnerDescription {
   readonly holds: readonly string[]
   /** The most handlers it runs at the same time; undefined if it runs none. */
   readonly concurrency: number | undefined
+  /** Undefined before its first heartbeat. */
+  readonly process: RunnerProcess | undefined
 }
 
 /** The runners of all processes. */
@@ -52,6 +56,9 @@ export interface Runners {
   promote(runner: Named): Promise<void>
   /** Makes a runner a standby, by its name; the one that has waited longest becomes active. */
   demote(runner: Named): Promise<void>
+  /** Drains a runner, by its name or its id: running work completes, and it runs nothing until `resume`. */
+  pause(runner: Named): Promise<void>
+  resume(runner: Named): Promise<void>
 }
 
 export interface OpenRunners {
@@ -77,6 +84,14 @@ export function openRunners(parts: RunnerParts & { readonly services: Services }
         await demote(log, await knownName(log, nameOf(runner)))
         wake.changed()
       },
+      async pause(runner) {
+        await setPaused(log, await knownId(log, nameOf(runner)), true)
+        wake.changed()
+      },
+      async resume(runner) {
+        await setPaused(log, await knownId(log, nameOf(runner)), false)
+        wake.changed()
+      },
     },
   }
 }
@@ -98,6 +113,7 @@ interface ListedRow {
   readonly alive: boolean
   readonly concurrency: number | null
   readonly holds: string[] | null
+  readonly process: RunnerProcess | null
 }
 
 /** Those with names first, by name; then the others, by age. */
@@ -110,7 +126,7 @@ async function listRunners(log: Log, options: PageOptions): Promise<Page<RunnerD
   const [hasNoName, name, startedAt, id] = after === undefined ? [] : decodeCursor(after, 4)
   const rows = await log.database.run<ListedRow>(sql`/* runners.list */
     select
-      r.id, r.name, r.role, r.started_at, r.started_at::text as started_text, r.concurrency,
+      r.id, r.name, r.role, r.started_at, r.started_at::text as started_text, r.concurrency, r.process,
       greatest(0, extract(epoch from ${clock}(r.fence) - r.heartbeat_at) * 1000)::float8 as age_ms,
       ${isAlive(log)} as alive,
       (select array_agg(c.name order by c.name)
@@ -133,6 +149,7 @@ async function listRunners(log: Log, options: PageOptions): Promise<Page<RunnerD
     isAlive: row.alive,
     holds: row.holds ?? [],
     concurrency: row.concurrency ?? undefined,
+    process: row.process ?? undefined,
   }))
   return { items, next: page.next }
 }
@@ -142,4 +159,13 @@ async function knownName(log: Log, name: string): Promise<string> {
   const names = items.flatMap(each => (each.isAlive && each.name !== undefined ? [each.name] : []))
   if (names.includes(name)) return name
   throw new RunnerNotFound({ runner: name, nearest: nearestName(name, names) })
+}
+
+/** Of a living runner, by its id or its name. */
+async function knownId(log: Log, given: string): Promise<string> {
+  const { items } = await listRunners(log, { limit: 10_000 })
+  const found = items.find(each => each.isAlive && (each.id === given || each.name === given))
+  if (found !== undefined) return found.id
+  const names = items.flatMap(each => (each.isAlive && each.name !== undefined ? [each.name] : []))
+  throw new RunnerNotFound({ runner: given, nearest: nearestName(given, names) })
 }

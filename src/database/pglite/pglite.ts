@@ -175,6 +175,9 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
       inTurn('copy', engine => engine.copyOut(`copy (${text}) to stdout`)).catch(error => {
         throw toRillflowError(error, 'copy')
       }),
+    notify(channel, payload) {
+      for (const call of [...neighbours]) call(channel, payload)
+    },
     listen(channel, onNotify) {
       refuseInside(database, 'listen')
       return notifications.listen(channel, onNotify, () => inTurn('listen', engine => engine.listen(channel)))

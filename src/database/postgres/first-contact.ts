@@ -9,8 +9,8 @@
 import type pg from 'pg'
 import { InvalidOption } from '../../core/errors.ts'
 import { oldestMajor } from '../database.ts'
-import { ServerInRecovery, ServerUnsupported, SettingUnsupported } from '../errors.ts'
-import { factsStatement, type ServerFacts, wrongSettings } from '../settings.ts'
+import { ServerIncompatible, ServerInRecovery, ServerUnsupported, SettingUnsupported } from '../errors.ts'
+import { factsStatement, type ServerFacts, whyIncompatible, wrongSettings } from '../settings.ts'
 import { type Target, toConnectError } from '../sqlstate.ts'
 import { copyToBuffer } from './copy.ts'
 import type { Pool } from './pool.ts'
@@ -46,6 +46,8 @@ async function examine(client: pg.PoolClient, timeoutMs: number): Promise<Contac
   const facts = rows?.[0] as ServerFacts | undefined
   if (facts === undefined) throw refusedPool('does not answer a query with its rows')
   const { version, number, standby, isolation } = facts
+  const reason = whyIncompatible(facts)
+  if (reason !== undefined) throw new ServerIncompatible({ product: facts.product.split(',')[0]!, reason })
   if (number < oldestMajor * 10_000) throw new ServerUnsupported({ version, oldest: oldestMajor })
   if (standby) throw new ServerInRecovery({})
   const [wrong] = wrongSettings(facts)

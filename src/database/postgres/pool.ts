@@ -1,7 +1,7 @@
 /**
  * The connections: a pool of our own, or one that the user brings along, of which only `connect` is needed.
  *
- *     borrow ──► a connection for one call ──► released, or closed after an error
+ *     borrow ──► a connection for one call ──► kept at hand (`kept.ts`) or released; closed after an error
  *        └──► no answer in time ──► every idle connection is tested, and those that do not answer are closed
  *
  * - A full server is waited for: its connections are often free again in a moment.
@@ -16,6 +16,7 @@ import { type Backoff, delay } from '../../core/retry.ts'
 import { ConnectionLost } from '../errors.ts'
 import { isServerFull, queryCancelled, type Target, toConnectError } from '../sqlstate.ts'
 import { cancelStatement } from './cancel.ts'
+import { type KeptConnections, keepConnections } from './kept.ts'
 import type { PgPool, PostgresOptions } from './postgres.ts'
 import { measureReplies } from './replies.ts'
 import { connectionString } from './target.ts'
@@ -26,6 +27,12 @@ export interface Pool {
   counts(): { readonly total: number; readonly idle: number; readonly waiting: number }
   /** Runs `work` on a connection that nothing else uses meanwhile. After an error the connection is closed. */
   use<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T>
+  /** A connection that is at hand, without a wait; undefined if there is none. It is given back with `giveBack`. */
+  take(): pg.PoolClient | undefined
+  /** The connection of `take` or `connect` is free again; after an error it is closed. */
+  giveBack(client: pg.PoolClient, error?: Error): void
+  /** Ends a statement that was given up: true if its connection is free again, and was given back. */
+  cancel(client: pg.PoolClient): Promise<boolean>
   /** A connection of the caller's own, to be released by it. */
   connect(signal?: AbortSignal): Promise<pg.PoolClient>
   /** Closes the idle connections that do not answer. Call it when a connection has fallen silent. */
@@ -54,7 +61,7 @@ export function foreignPool(given: PgPool, options: PoolOptions): Pool {
       reason:
         'The option "pool" has no method "connect". Give a pool of pg (new pg.Pool(…)), or an object whose connect() resolves to a client with query() and release().',
     })
-  return wrap(given as pg.Pool, options, { end: async () => {}, destroy: () => {} })
+  return wrap(given as pg.Pool, options, undefined, { end: async () => {}, destroy: () => {} })
 }
 
 export function ownPool(driver: typeof pg, options: PostgresOptions, given: PoolOptions): Pool {
@@ -68,14 +75,18 @@ export function ownPool(driver: typeof pg, options: PostgresOptions, given: Pool
     idleTimeoutMillis: 30_000,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
-    application_name: 'rillflow',
+    application_name: options.applicationName ?? 'rillflow',
     ...(options.ssl === undefined ? {} : { ssl: options.ssl }),
     ...(options.prepare === false ? {} : { onConnect: (client: pg.ClientBase) => limitSession(client, given) }),
   } as pg.PoolConfig)
   // An idle connection that is lost is replaced on the next use. Without a listener its error would end the process.
   pool.on('error', () => {})
-  return wrap(pool, given, {
-    end: () => pool.end(),
+  const kept = keepConnections({ waiting: () => pool.waitingCount, maxUses: options.maxUses })
+  return wrap(pool, given, kept, {
+    end: () => {
+      kept.close()
+      return pool.end()
+    },
     // Not with `end`: the pool would then wait for ever for a connection that is just being made.
     destroy: () => {
       for (const client of clients)
@@ -87,6 +98,7 @@ export function ownPool(driver: typeof pg, options: PostgresOptions, given: Pool
 function wrap(
   pool: pg.Pool,
   { target, connectTimeoutMs, testMs }: PoolOptions,
+  kept: KeptConnections | undefined,
   end: Pick<Pool, 'end' | 'destroy'>,
 ): Pool {
   let isTesting = false
@@ -95,6 +107,8 @@ function wrap(
     const until = performance.now() + connectTimeoutMs
     for (let tries = 1; ; tries++) {
       if (signal?.aborted) throw abortError(signal)
+      const atHand = kept?.take()
+      if (atHand !== undefined) return atHand
       try {
         const client = inText(await connectOnce(pool, signal))
         measureReplies(client)
@@ -109,16 +123,23 @@ function wrap(
   }
 
   const testAll = async (): Promise<void> => {
+    kept?.release()
     // All at once, so that each call gets another one: the pool hands out its idle connections first.
     const taken = Array.from({ length: pool.idleCount ?? 0 }, () => pool.connect().catch(() => undefined))
     await Promise.all(taken.map(async taking => testOne(await taking, testMs)))
+  }
+
+  const giveBack = (client: pg.PoolClient, error?: Error): void => {
+    if (error !== undefined) client.release(error)
+    else if (kept === undefined) client.release()
+    else kept.keep(client)
   }
 
   return {
     options: pool.options ?? {},
     counts: () => {
       const { totalCount = 0, idleCount = 0, waitingCount = 0 } = pool as Partial<pg.Pool>
-      return { total: totalCount, idle: idleCount, waiting: waitingCount }
+      return { total: totalCount, idle: idleCount + (kept?.size ?? 0), waiting: waitingCount }
     },
     async use(work) {
       const client = await connect()
@@ -137,6 +158,13 @@ function wrap(
         client.release(error as Error)
         throw error
       }
+    },
+    take: () => kept?.take(),
+    giveBack,
+    async cancel(client) {
+      const isFree = await cancelStatement(client)
+      if (isFree) giveBack(client)
+      return isFree
     },
     connect,
     testIdle() {
@@ -250,11 +278,18 @@ export function noAnswer(label: string, timeoutMs: number): Error {
 }
 
 /** The error of a statement that was given up, and that the server has ended: nothing of it took effect. */
-function cancelled(): Error {
+export function cancelled(): Error {
   return Object.assign(new Error('it took longer than its time limit'), { code: queryCancelled })
 }
 
-/** Whether the driver gave a statement up because no answer came. */
+/** Whether a statement was given up because no answer came. */
 export function isSilence(error: unknown): boolean {
-  return error instanceof Error && error.message === 'Query read timeout'
+  return error instanceof Error && error.message === silence
 }
+
+/** The driver's own error of a statement that was given up. */
+export function givenUp(): Error {
+  return new Error(silence)
+}
+
+const silence = 'Query read timeout'

@@ -12,15 +12,18 @@
 import type pg from 'pg'
 import { InvalidOption, isRillflowError, StoreClosed } from '../../core/errors.ts'
 import type { Database, Listener, Transaction, TransactionOptions } from '../database.ts'
+import { openNotifications } from '../notifications.ts'
 import { openPreparedShapes } from '../prepared.ts'
 import { type Statement, sql } from '../sql.ts'
 import { toRillflowError } from '../sqlstate.ts'
 import { refuseInside } from '../transaction.ts'
+import { openRunningCalls } from './calls.ts'
 import { copyToBuffer } from './copy.ts'
 import { firstContact } from './first-contact.ts'
 import { listenPostgres } from './listen.ts'
-import { foreignPool, isSilence, noAnswer, ownPool, type Pool, sessionTimeout } from './pool.ts'
-import { driverTypes, openRunningCalls, send } from './query.ts'
+import { OwnQuery, submitOn, textsOf } from './own-query.ts'
+import { cancelled, foreignPool, givenUp, isSilence, noAnswer, ownPool, type Pool, sessionTimeout } from './pool.ts'
+import { driverTypes, send } from './query.ts'
 import { type Secret, withDefaultTls, withPassword } from './secured.ts'
 import { checkUrl, connectionString, describeTarget } from './target.ts'
 import { runPostgresTransaction } from './transaction.ts'
@@ -36,6 +39,8 @@ export interface PostgresOptions {
   maxUses?: number | undefined
   /** How long to wait for a connection, also while the server accepts no more. Default 10 000. */
   connectTimeoutMs?: number | undefined
+  /** The name of its connections in the views of the server. Default `rillflow`. */
+  applicationName?: string | undefined
   /** The password of the role, or where it is kept: `{ env }`, `{ file }` or a function, which is asked for each connection. Default: that of the url. */
   password?: Secret | undefined
   /** The `ssl` option of `pg`: true, false, or TLS options. It wins over the url. Default: true for a server on another machine, unless the url says otherwise. */
@@ -92,6 +97,7 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
   let isClosed = false
   const calls = openRunningCalls()
   const openTransactions = new Set<(error: Error) => void>()
+  const listeners = new Set<Listener>()
 
   /** Silence is rarely that of one connection alone. */
   const lostBySilence = (label: string, limitMs: number): Error => {
@@ -107,11 +113,58 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
     const limitMs = statement.alone?.timeoutMs ?? Math.min(statement.budgetMs ?? timeoutMs, timeoutMs)
     const sending = { shapes, arrays, timeoutMs: limitMs }
     try {
+      const values = isForeign || statement.alone !== undefined ? undefined : textsOf(statement)
+      if (values !== undefined) return await sendOwn(statement, values, arrays, limitMs)
       return (await calls.track(() => pool.use(client => sendAlone(client, statement, sending)))).rows
     } catch (error) {
       throw isSilence(error) ? lostBySilence(statement.label, limitMs) : toRillflowError(error, statement.label)
     }
   }
+
+  /** On a connection of our own: one promise, and the watchdog instead of a timer. */
+  const sendOwn = (
+    statement: Statement,
+    values: readonly (string | null)[],
+    arrays: boolean,
+    limitMs: number,
+  ): Promise<unknown[]> =>
+    new Promise((resolve, reject) => {
+      const call = calls.begin(reject)
+      const fail = (error: unknown): void => {
+        calls.end(call)
+        reject(error)
+      }
+      const sendOn = (client: pg.PoolClient): void => {
+        const end = {
+          done: (rows: unknown[]): void => {
+            calls.end(call)
+            pool.giveBack(client)
+            resolve(rows)
+          },
+          failed: (error: Error): void => {
+            pool.giveBack(client, error)
+            fail(error)
+          },
+        }
+        const query = new OwnQuery(statement, values, { shapes, arrays, end })
+        calls.limit(call, limitMs, () => {
+          query.abandon()
+          const error = givenUp()
+          void pool.cancel(client).then(isFree => {
+            if (!isFree) client.release(error)
+            fail(isFree ? cancelled() : error)
+          })
+        })
+        try {
+          submitOn(client, query)
+        } catch (error) {
+          query.handleError(error as Error)
+        }
+      }
+      const atHand = pool.take()
+      if (atHand === undefined) pool.connect().then(sendOn, fail)
+      else sendOn(atHand)
+    })
 
   /** A statement that may take longer than others raises the limit of its session for its own time. */
   const sendAlone: typeof send = async (client, statement, sending) => {
@@ -135,6 +188,7 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
     }
   }
 
+  const notifications = openNotifications(statement => runStatement(statement, true))
   const database: Database = {
     engine: 'postgres',
     soleUser: undefined,
@@ -160,20 +214,34 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
       if (isClosed) throw new StoreClosed({})
       return calls.track(() => copyOut(text))
     },
+    notify: notifications.notify,
     listen(channel, onNotify): Listener {
       if (options.listen === false || (isForeign && options.pool?.options === undefined)) return notListening
       const notify = (payload: string) =>
         database.run(sql`/* database.test_listener */ select pg_notify(${channel}::text, ${payload}::text)`)
-      return listenPostgres({ driver, config: listenerConfig(options), channel, notify }, onNotify)
+      if (isClosed) return notListening
+      const listener = listenPostgres({ driver, config: listenerConfig(options), channel, notify }, onNotify)
+      listeners.add(listener)
+      return {
+        ...listener,
+        async close() {
+          listeners.delete(listener)
+          await listener.close()
+        },
+      }
     },
     refuseInsideTransaction: call => refuseInside(database, call),
     async close(closeMs) {
       if (isClosed) return
       isClosed = true
+      notifications.close()
       const until = performance.now() + closeMs
+      // A listener reconnects by itself: one that is left open would hold a connection of the server for ever.
+      const listenersClosed = Promise.all([...listeners].map(listener => listener.close()))
       await calls.whenIdle(closeMs)
       await closePool(pool, openTransactions, Math.max(0, until - performance.now()))
       calls.rejectAll(new StoreClosed({}))
+      await listenersClosed
     },
   }
   return database

@@ -1,6 +1,5 @@
-/** Sends statements through `pg`, with our own parsers, and keeps track of the calls that are running. */
+/** Sends statements through `pg`, with our own parsers. */
 import type pg from 'pg'
-import { type Deferred, deferred } from '../../core/abort.ts'
 import { ownParser, parsers } from '../parse.ts'
 import type { PreparedShapes } from '../prepared.ts'
 import { preparedName, type Statement } from '../sql.ts'
@@ -44,51 +43,4 @@ export async function send(
   if (arrays) query.rowMode = 'array'
   if (timeoutMs !== undefined) query.query_timeout = timeoutMs
   return client.query(query as unknown as pg.QueryConfig)
-}
-
-/**
- * The calls that are running. Closing the database waits for them; those that take too long are rejected then, because a
- * pool that ends forgets the callers that wait for a connection.
- */
-export interface RunningCalls {
-  track<T>(call: () => Promise<T>): Promise<T>
-  /** Resolves when no call is running, or after `limitMs`. */
-  whenIdle(limitMs: number): Promise<void>
-  /** Rejects all calls that are still running. */
-  rejectAll(error: Error): void
-}
-
-export function openRunningCalls(): RunningCalls {
-  const running = new Set<(error: Error) => void>()
-  let idle: Deferred<void> | undefined
-  const remove = (reject: (error: Error) => void): void => {
-    running.delete(reject)
-    if (running.size === 0) idle?.resolve()
-  }
-  return {
-    track: call =>
-      new Promise((resolve, reject) => {
-        running.add(reject)
-        call().then(
-          value => {
-            remove(reject)
-            resolve(value)
-          },
-          error => {
-            remove(reject)
-            reject(error)
-          },
-        )
-      }),
-    async whenIdle(limitMs) {
-      if (running.size === 0) return
-      idle = deferred<void>()
-      const timer = setTimeout(idle.resolve, limitMs)
-      await idle.promise
-      clearTimeout(timer)
-    },
-    rejectAll(error) {
-      for (const reject of running) reject(error)
-    },
-  }
 }

@@ -41,40 +41,89 @@ export type Operate =
   | { readonly kind: 'remove'; readonly values: readonly unknown[] }
   | { readonly kind: 'rename'; readonly to: string }
 
-/** Sets the field to a value, like the plain value itself. */
+/**
+ * Sets the field to a value, like the plain value itself.
+ *
+ * @example
+ * ```ts
+ * await store.documents(customers).patch('c-1', { name: set('Ada L.') })
+ * ```
+ */
 export function set<T>(value: T): Operation<T> {
   return operation({ kind: 'set', value })
 }
 
-/** Removes the field, or the element from its array. */
+/**
+ * Removes the field, or the element from its array.
+ *
+ * @example
+ * ```ts
+ * await store.documents(customers).patch('c-1', { city: unset() })
+ * ```
+ */
 export function unset(): Operation<unknown> {
   return operation({ kind: 'unset' })
 }
 
-/** Adds to a number; a missing one counts as 0. Exact for decimals: 0.1 and 0.2 make 0.3. */
+/**
+ * Adds to a number; a missing one counts as 0. Exact for decimals: 0.1 and 0.2 make 0.3.
+ *
+ * @example
+ * ```ts
+ * await store.documents(customers).patch('c-1', { visits: increment(1) })
+ * ```
+ */
 export function increment(by = 1): Operation<number | null | undefined> {
   if (!Number.isFinite(by)) throw new InvalidPatch({ path: 'increment', reason: `cannot add ${String(by)}` })
   return operation({ kind: 'increment', by })
 }
 
-/** Adds elements at the end of an array; a missing array is made. */
+/**
+ * Adds elements at the end of an array; a missing array is made.
+ *
+ * @example
+ * ```ts
+ * await store.documents(customers).patch('c-1', { tags: append('vip') })
+ * ```
+ */
 export function append<T>(...values: T[]): Operation<readonly T[] | null | undefined> {
   return operation({ kind: 'append', values })
 }
 
-/** Inserts elements into an array, before the one at `at`. */
+/**
+ * Inserts elements into an array, before the one at `at`.
+ *
+ * @example
+ * ```ts
+ * await store.documents(customers).patch('c-1', { tags: insert(0, 'first') })
+ * ```
+ */
 export function insert<T>(at: number, ...values: T[]): Operation<readonly T[] | null | undefined> {
   if (!Number.isSafeInteger(at) || at < 0)
     throw new InvalidPatch({ path: 'insert', reason: `needs a whole number from 0 on, not ${String(at)}` })
   return operation({ kind: 'insert', at, values })
 }
 
-/** Removes every element of an array that equals one of these. */
+/**
+ * Removes every element of an array that equals one of these.
+ *
+ * @example
+ * ```ts
+ * await store.documents(customers).patch('c-1', { tags: remove('vip') })
+ * ```
+ */
 export function remove<T>(...values: T[]): Operation<readonly T[] | null | undefined> {
   return operation({ kind: 'remove', values })
 }
 
-/** Renames a field. A field that has the new name is replaced; a missing field is not renamed. */
+/**
+ * Renames a field. A field that has the new name is replaced; a missing field is not renamed.
+ *
+ * @example
+ * ```ts
+ * await store.documents(customers).patch('c-1', { city: rename('town') })
+ * ```
+ */
 export function rename(to: string): Operation<unknown> {
   return operation({ kind: 'rename', to })
 }

@@ -9,12 +9,14 @@
  * the arguments have, because the statement depends on these. The statement stays prepared on its connections, so the
  * server parses it once and uses one plan for it.
  */
+import { isRillflowError } from '../../core/errors.ts'
 import type { CallOptions } from '../collection.ts'
 import { reportDocuments } from '../execute.ts'
+import { tooLarge } from '../size.ts'
 import { Placeholder, signatureOf } from './operand.ts'
 import type { Query, Queryable } from './query.ts'
 import { executorFor, runPrepared } from './run.ts'
-import { toRow, writeCount, writeSelect } from './select.ts'
+import { toRow, widthOf, writeCount, writeSelect } from './select.ts'
 import type { QuerySource, QueryState, Written } from './state.ts'
 import { internalsOf, notOne } from './table-query.ts'
 
@@ -30,6 +32,15 @@ export interface BoundQuery<Row> {
   count(options?: CallOptions): Promise<number>
 }
 
+/**
+ * A query whose text is put together once, for calls with other arguments.
+ *
+ * @example
+ * ```ts
+ * const inCity = compileQuery(store.documents(customers), (query, city: string) => query.where(c => eq(c.city, city)))
+ * const found = await inCity('Leeds').toArray()
+ * ```
+ */
 export function compileQuery<Doc, Args extends readonly unknown[], Row>(
   collection: Queryable<Doc>,
   describe: (query: Query<Doc>, ...args: Args) => Query<Doc, Row>,
@@ -58,18 +69,19 @@ function isMissing(source: QuerySource, { included }: QueryState): boolean {
 interface Plan {
   readonly source: QuerySource
   readonly state: QueryState
-  /** Statements by the limit of rows; that of `count` under 0. */
-  readonly written: Map<number, Written>
+  /** Statements by the limit of rows, that of `count` under 0; and those that also measure the rows. */
+  readonly written: Map<number | string, Written>
 }
 
 function bind<Row>({ source, state, written }: Plan, args: readonly unknown[]): BoundQuery<Row> {
-  const run = async (cap: number, options: CallOptions = {}): Promise<unknown[][]> => {
+  const run = async (cap: number, options: CallOptions = {}, maxBytes?: number): Promise<unknown[][]> => {
     const executor = await executorFor(source, state, options)
-    let statement = written.get(cap)
+    const key = maxBytes === undefined ? cap : `${cap} measured`
+    let statement = written.get(key)
     if (statement === undefined) {
-      statement = cap === 0 ? writeCount(source, state) : writeSelect(source, { ...state, cap })
+      statement = cap === 0 ? writeCount(source, state) : writeSelect(source, { ...state, cap }, { maxBytes })
       // While a table is missing, the statement reads an empty relation instead.
-      if (!isMissing(source, state)) written.set(cap, statement)
+      if (!isMissing(source, state)) written.set(key, statement)
     }
     const { values, slots, budgetMs } = statement.parameters
     const given = [...values]
@@ -77,9 +89,13 @@ function bind<Row>({ source, state, written }: Plan, args: readonly unknown[]): 
     return runPrepared(source, state, { text: statement.text, values: given, budgetMs }, executor)
   }
   const rows = async (cap: number, options?: CallOptions): Promise<Row[]> => {
-    const found = await run(cap, options)
+    const found = await run(cap, options).catch(error => {
+      if (!isRillflowError(error, 'result_too_large') || options?.tx !== undefined) throw error
+      return run(cap, options, Number.MAX_SAFE_INTEGER)
+    })
     reportDocuments(source.collection, 'read', 'documents.query', found.length)
-    return found.map(row => toRow(source, state, row) as Row)
+    const width = widthOf(source, state)
+    return found.map(row => toRow(source, state, row, tooLarge(row, width)) as Row)
   }
   const optional = async (options?: CallOptions): Promise<Row | undefined> => {
     const [row, other] = await rows(2, options)

@@ -37,67 +37,170 @@ export type Test =
   | { readonly op: 'elemMatch'; readonly place: Place; readonly scope: Scope; readonly of: Condition }
   | { readonly op: 'search'; readonly place: Place; readonly operand: unknown; readonly options: SearchOptions }
 
-/** Met by documents that meet every condition; with no conditions, by all documents. */
+/**
+ * Met by documents that meet every condition; with no conditions, by all documents.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => and(eq(c.city, 'Leeds'), gt(c.visits, 3))).toArray()
+ * ```
+ */
 export function and(...conditions: readonly Condition[]): Condition {
   return new Condition({ op: 'all', of: conditions.map(checked) })
 }
 
-/** Met by documents that meet at least one condition; with no conditions, by none. */
+/**
+ * Met by documents that meet at least one condition; with no conditions, by none.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => or(eq(c.city, 'Leeds'), isNull(c.city))).toArray()
+ * ```
+ */
 export function or(...conditions: readonly Condition[]): Condition {
   return new Condition({ op: 'some', of: conditions.map(checked) })
 }
 
+/**
+ * Met by documents that do not meet the condition.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => not(startsWith(c.name, 'A'))).toArray()
+ * ```
+ */
 export function not(condition: Condition): Condition {
   return new Condition({ op: 'not', of: checked(condition) })
 }
 
-/** Equal: a text, a number, true or false, null, or a whole array or object. */
+/**
+ * Equal: a text, a number, true or false, null, or a whole array or object.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => eq(c.city, 'Leeds')).toArray()
+ * ```
+ */
 export function eq<T>(field: Path<T>, value: NoInfer<Operand<T>>): Condition {
   return compare('=', field, value)
 }
 
-/** Not equal, or missing. */
+/**
+ * Not equal, or missing.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => ne(c.city, 'Leeds')).toArray()
+ * ```
+ */
 export function ne<T>(field: Path<T>, value: NoInfer<Operand<T>>): Condition {
   return not(compare('=', field, value))
 }
 
+/**
+ * Greater than a number, a text or a time.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => gt(c.visits, 3)).toArray()
+ * ```
+ */
 export function gt<T>(field: Path<T>, value: NoInfer<Comparable<T>>): Condition {
   return compare('>', field, value)
 }
 
+/**
+ * Greater than a number, a text or a time, or equal to it.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => gte(c.visits, 3)).toArray()
+ * ```
+ */
 export function gte<T>(field: Path<T>, value: NoInfer<Comparable<T>>): Condition {
   return compare('>=', field, value)
 }
 
+/**
+ * Less than a number, a text or a time.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => lt(c.visits, 3)).toArray()
+ * ```
+ */
 export function lt<T>(field: Path<T>, value: NoInfer<Comparable<T>>): Condition {
   return compare('<', field, value)
 }
 
+/**
+ * Less than a number, a text or a time, or equal to it.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => lte(c.visits, 3)).toArray()
+ * ```
+ */
 export function lte<T>(field: Path<T>, value: NoInfer<Comparable<T>>): Condition {
   return compare('<=', field, value)
 }
 
-/** From the first operand to the second, both included. */
+/**
+ * From the first operand to the second, both included.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => between(c.visits, 1, 10)).toArray()
+ * ```
+ */
 export function between<T>(field: Path<T>, from: NoInfer<Comparable<T>>, to: NoInfer<Comparable<T>>): Condition {
   return and(compare('>=', field, from), compare('<=', field, to))
 }
 
-/** Equal to one of the values. */
+/**
+ * Equal to one of the values.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => isIn(c.city, ['Leeds', 'York'])).toArray()
+ * ```
+ */
 export function isIn<T>(field: Path<T>, values: readonly NoInfer<Operand<T>>[]): Condition {
   return new Condition({ op: 'in', place: placeIn(field), operands: values })
 }
 
-/** Missing, or null. */
+/**
+ * Missing, or null.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => isNull(c.city)).toArray()
+ * ```
+ */
 export function isNull(field: Path<unknown>): Condition {
   return new Condition({ op: 'isNull', place: placeIn(field) })
 }
 
-/** Neither missing nor null. */
+/**
+ * Neither missing nor null.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => exists(c.city)).toArray()
+ * ```
+ */
 export function exists(field: Path<unknown>): Condition {
   return not(isNull(field))
 }
 
-/** Of an array: has all these elements. Of an object: has these properties, with these values in them. */
+/**
+ * Of an array: has all these elements. Of an object: has these properties, with these values in them.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => contains(c.tags, ['vip'])).toArray()
+ * ```
+ */
 export function contains<T>(field: Path<T>, part: NoInfer<Part<NonNullable<T>>>): Condition {
   return new Condition({ op: 'contains', place: placeIn(field), operand: part })
 }
@@ -112,21 +215,50 @@ type Part<T> = unknown extends T
 
 type PartOf<T> = T extends string | number | boolean | Date | null | undefined ? T : Part<T>
 
+/**
+ * A text that begins with the prefix; upper and lower case differ.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => startsWith(c.name, 'A')).toArray()
+ * ```
+ */
 export function startsWith<T>(field: Path<T>, prefix: NoInfer<Text<T>>): Condition {
   return new Condition({ op: 'startsWith', place: placeIn(field), operand: prefix })
 }
 
-/** `%` is any text, `_` any character; `\` before either takes it literally. */
+/**
+ * `%` is any text, `_` any character; `\` before either takes it literally.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => like(c.name, 'A%')).toArray()
+ * ```
+ */
 export function like<T>(field: Path<T>, pattern: NoInfer<Text<T>>): Condition {
   return new Condition({ op: 'like', place: placeIn(field), operand: pattern })
 }
 
-/** A regular expression of PostgreSQL; `(?i)` at its start ignores case. */
+/**
+ * A regular expression of PostgreSQL; `(?i)` at its start ignores case.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => regex(c.name, '(?i)^ada')).toArray()
+ * ```
+ */
 export function regex<T>(field: Path<T>, pattern: NoInfer<Text<T>>): Condition {
   return new Condition({ op: 'regex', place: placeIn(field), operand: pattern })
 }
 
-/** Of an array: one element meets the condition. */
+/**
+ * Of an array: one element meets the condition.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => elemMatch(c.tags, tag => startsWith(tag, 'v'))).toArray()
+ * ```
+ */
 export function elemMatch<T>(field: Path<T>, condition: (element: Field<ElementOf<T>>) => Condition): Condition {
   const scope = new Scope()
   return new Condition({ op: 'elemMatch', place: placeIn(field), scope, of: checked(condition(fieldsOf(scope))) })
@@ -137,6 +269,11 @@ type ElementOf<T> = unknown extends T ? unknown : Extract<T, readonly unknown[]>
 /**
  * Full text: `search(c, 'red -shoes "exact words"')` searches the fields that the collection declares for it,
  * `search(c.notes, …)` that one. The default language is that of the collection. Order by `rank`, select a `headline`.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => search(c, 'tea -coffee')).toArray()
+ * ```
  */
 export function search<T>(field: Path<T>, words: string, options: SearchOptions = {}): Condition {
   return new Condition({ op: 'search', place: placeIn(field), operand: words, options })

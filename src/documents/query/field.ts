@@ -130,18 +130,43 @@ export const metaFields: MetaFields = Object.fromEntries(
   metaNames.map(meta => [meta, fieldFor({ scope: documentScope, path: [], meta })]),
 ) as unknown as MetaFields
 
-/** A field by a number, or by a name that is known only at run time: `at(c.items, 0)`, `at(c.stock, city)`. */
+/**
+ * A field by a number, or by a name that is known only at run time: `at(c.items, 0)`, `at(c.stock, city)`.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => eq(at(c.tags, 0), 'vip')).toArray()
+ * ```
+ */
 export function at<T, K extends KeysOf<T>>(field: Path<T>, key: K): Field<ValueAt<T, K>> {
   const place = placeIn(field)
   return fieldFor({ ...place, path: [...place.path, checkedStep(String(key))] }) as Field<ValueAt<T, K>>
 }
 
-/** The field in lower case; the operand is put in lower case, too. */
+/**
+ * The field in lower case; the operand is put in lower case, too.
+ *
+ * @example
+ * ```ts
+ * const found = await store.documents(customers).where(c => eq(lower(c.name), 'ada')).toArray()
+ * ```
+ */
 export function lower<T extends string | null | undefined>(field: Path<T>): Path<string> {
   return fieldFor({ ...placeIn(field), isLower: true }) as unknown as Path<string>
 }
 
-/** How well a document fits the words of a `search`: order by it, best first, or select it. */
+/**
+ * How well a document fits the words of a `search`: order by it, best first, or select it.
+ *
+ * @example
+ * ```ts
+ * const best = await store
+ *   .documents(customers)
+ *   .where(c => search(c, 'tea'))
+ *   .orderBy(c => rank(c, 'tea'), 'desc')
+ *   .toArray()
+ * ```
+ */
 export function rank<T>(field: Path<T>, words: string, options: SearchOptions = {}): Path<number> {
   return fieldFor({ ...placeIn(field), found: { ...options, as: 'rank', words } }) as Path<number>
 }
@@ -151,7 +176,18 @@ export interface HeadlineOptions extends SearchOptions {
   readonly mark?: readonly [string, string] | undefined
 }
 
-/** The part of a text in which the words of a `search` were found, to be selected. */
+/**
+ * The part of a text in which the words of a `search` were found, to be selected.
+ *
+ * @example
+ * ```ts
+ * const found = await store
+ *   .documents(customers)
+ *   .where(c => search(c, 'tea'))
+ *   .select({ part: c => headline(c.name, 'tea') })
+ *   .toArray()
+ * ```
+ */
 export function headline<T>(field: Path<T>, words: string, options: HeadlineOptions = {}): Path<string> {
   return fieldFor({ ...placeIn(field), found: { ...options, as: 'headline', words } }) as Path<string>
 }

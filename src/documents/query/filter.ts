@@ -35,6 +35,7 @@ import { documentScope, fieldAt, type Path } from './field.ts'
 import { jsonText } from './operand.ts'
 import { checkedPattern } from './render.ts'
 
+/** What a filter from a request may use. */
 export interface FilterOptions {
   /** The paths that may be used. Default: all. */
   readonly fields?: readonly string[] | undefined
@@ -49,7 +50,15 @@ export interface FilterOptions {
 const limits = { conditions: 50, depth: 8, list: 1000, text: 10_000, pattern: 200, steps: 16, timeoutMs: 5_000 }
 const forbidden: readonly string[] = ['__proto__', 'constructor', 'prototype']
 
-/** The condition that a JSON value describes. */
+/**
+ * The condition that a JSON value describes.
+ *
+ * @example
+ * ```ts
+ * const fromRequest = filterFrom({ visits: { $gte: 1 } }, { fields: ['visits', 'city'] })
+ * const found = await store.documents(customers).where(fromRequest).toArray()
+ * ```
+ */
 export function filterFrom(json: unknown, options: FilterOptions = {}): Condition {
   const reading: Reading = { options, left: options.maxConditions ?? limits.conditions }
   const { timeoutMs = limits.timeoutMs } = options

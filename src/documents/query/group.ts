@@ -50,21 +50,66 @@ export type GroupRow<K, A> = { -readonly [N in keyof K]: ValueFrom<K[N]> } & {
 
 type Numeric<T> = [Extract<T, number>] extends [never] ? (unknown extends T ? Path<T> : never) : Path<T>
 
-/** The number of members. */
+/**
+ * The number of members.
+ *
+ * @example
+ * ```ts
+ * const cities = await store
+ *   .documents(customers)
+ *   .query()
+ *   .groupBy({ city: c => c.city }, () => ({ count: count() }))
+ *   .toArray()
+ * ```
+ */
 export function count(): GroupValue<number> {
   return new GroupValue('count', undefined, 'number')
 }
 
-/** The sum of all numbers; null if there are none. */
+/**
+ * The sum of all numbers; null if there are none.
+ *
+ * @example
+ * ```ts
+ * const visits = await store
+ *   .documents(customers)
+ *   .query()
+ *   .groupBy({ city: c => c.city }, c => ({ visits: sum(c.visits) }))
+ *   .toArray()
+ * ```
+ */
 export function sum<T>(field: Path<T> & Numeric<T>): GroupValue<number | null> {
   return new GroupValue('sum', placeIn(field), 'number')
 }
 
+/**
+ * The mean of all numbers; null if there are none.
+ *
+ * @example
+ * ```ts
+ * const means = await store
+ *   .documents(customers)
+ *   .query()
+ *   .groupBy({ city: c => c.city }, c => ({ mean: avg(c.visits) }))
+ *   .toArray()
+ * ```
+ */
 export function avg<T>(field: Path<T> & Numeric<T>): GroupValue<number | null> {
   return new GroupValue('avg', placeIn(field), 'number')
 }
 
-/** The least value; of numbers, or of texts with `as: 'text'`. */
+/**
+ * The least value; of numbers, or of texts with `as: 'text'`.
+ *
+ * @example
+ * ```ts
+ * const mins = await store
+ *   .documents(customers)
+ *   .query()
+ *   .groupBy({ city: c => c.city }, c => ({ visits: min(c.visits) }))
+ *   .toArray()
+ * ```
+ */
 export function min<K extends 'number' | 'text' = 'number'>(
   field: Path<unknown>,
   options: { readonly as?: K } = {},
@@ -72,6 +117,18 @@ export function min<K extends 'number' | 'text' = 'number'>(
   return new GroupValue('min', placeIn(field), options.as ?? 'number')
 }
 
+/**
+ * The greatest value; of numbers, or of texts with `as: 'text'`.
+ *
+ * @example
+ * ```ts
+ * const maxs = await store
+ *   .documents(customers)
+ *   .query()
+ *   .groupBy({ city: c => c.city }, c => ({ visits: max(c.visits) }))
+ *   .toArray()
+ * ```
+ */
 export function max<K extends 'number' | 'text' = 'number'>(
   field: Path<unknown>,
   options: { readonly as?: K } = {},
@@ -79,6 +136,7 @@ export function max<K extends 'number' | 'text' = 'number'>(
   return new GroupValue('max', placeIn(field), options.as ?? 'number')
 }
 
+/** A query of groups, with a value for each. */
 export interface GroupQuery<Row> {
   /** Only groups that meet the condition. */
   having(condition: (group: Field<Row>) => Condition): GroupQuery<Row>

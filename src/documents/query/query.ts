@@ -20,8 +20,10 @@
  *   particular order; pages and iteration then go by the primary key.
  * - Soft-deleted documents are returned only by `includeDeleted` and `onlyDeleted`; this holds for included ones, too.
  * - Conditions, orders and selections see bodies as they are stored; `upcast` is for whole documents.
- * - Iteration reads page after page, so memory stays flat. Documents that change meanwhile may or may not be seen; one that
+ * - Iteration reads page after page, of at most so many documents and so many bytes, so memory stays flat. Documents that change meanwhile may or may not be seen; one that
  *   does not change is neither missed nor returned twice. (Use a repeatable-read transaction for one moment in time.)
+ *
+ * - A document that is too large to be read does not hide the others: it comes with `tooLarge`, and its `data` throws.
  *
  * What can fail: `InvalidQuery` before anything is sent, or when the database refuses a regular expression; `InvalidCursor`;
  * `NotOne`.
@@ -39,6 +41,7 @@ import type { Direction, OrderFor, OrderOptions } from './order.ts'
 import { everything, type QuerySource } from './state.ts'
 import { TableQuery } from './table-query.ts'
 
+/** A query of documents: conditions, order, limits and pages, put together call by call. */
 export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row> {
   /** Only documents that meet the condition, and those of earlier `where`. */
   where(condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc, Row>
@@ -78,7 +81,7 @@ export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row
   count(options?: CallOptions): Promise<number>
   /** Whether there is any. */
   exists(options?: CallOptions): Promise<boolean>
-  /** A page of at most `limit` (100), and `next` for the page after it: as quick for the thousandth as for the first. */
+  /** A page of at most `limit` (100) and about 8 MiB, and `next` for the page after it: as quick for the thousandth as for the first. */
   page(options?: CallOptions & PageOptions): Promise<Page<Row>>
   /** The same, and how many there are in all. */
   page(options: CallOptions & PageOptions & { readonly total: true }): Promise<CountedPage<Row>>

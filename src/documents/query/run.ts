@@ -1,5 +1,7 @@
 /** Running the statements of queries. */
+
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import type { Executor } from '../../database/database.ts'
 import type { Statement } from '../../database/sql.ts'
 import { type CallOptions, prepared } from '../collection.ts'
@@ -19,11 +21,11 @@ export async function runQuery(
   { text, parameters }: Written,
   executor: Executor,
 ): Promise<unknown[][]> {
-  const start = performance.now()
+  const start = elapsedMs()
   const { values, budgetMs } = parameters
   const statement = { label: `${source.label}.query`, text, values, budgetMs, shapeOf: tableOf(source) }
   const rows = await send(source, statement, executor)
-  source.noteRun({ state, text, rows: rows.length, tookMs: performance.now() - start })
+  source.noteRun({ state, text, rows: rows.length, tookMs: elapsedMs() - start })
   return rows
 }
 
@@ -34,13 +36,13 @@ export async function runPrepared(
   { text, values, budgetMs }: Pick<Statement, 'text' | 'values' | 'budgetMs'>,
   executor: Executor,
 ): Promise<unknown[][]> {
-  const start = performance.now()
+  const start = elapsedMs()
   const rows = await send(
     source,
     { label: `${source.label}.query`, text, values, budgetMs, shapeOf: tableOf(source) },
     executor,
   )
-  source.noteRun({ state, text, rows: rows.length, tookMs: performance.now() - start })
+  source.noteRun({ state, text, rows: rows.length, tookMs: elapsedMs() - start })
   return rows
 }
 

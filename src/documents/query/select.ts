@@ -1,7 +1,8 @@
 /** The statement that reads the results of a query: its columns, and the results made of them. */
 import { identifier } from '../../database/sql.ts'
 import { InvalidQuery } from '../errors.ts'
-import { type StoredDocument, toDocument } from '../read.ts'
+import { documentMeasures, documentTooLarge, type StoredDocument, toDocument, withoutValue } from '../read.ts'
+import { withSizes } from '../size.ts'
 import { jsonAt } from './expression.ts'
 import type { MetaFields, Place } from './field.ts'
 import { renderIncluded, takeIncluded } from './include.ts'
@@ -19,6 +20,8 @@ export interface SelectOptions {
   readonly ordered?: boolean | undefined
   /** Only this part of the documents. */
   readonly part?: Part | undefined
+  /** Also select the sizes of the rows, and no more rows than so many bytes. */
+  readonly maxBytes?: number | undefined
 }
 
 /** The statement that reads the rows of a query. */
@@ -36,7 +39,9 @@ export function writeSelect(source: QuerySource, state: QueryState, options: Sel
       text += `\n  limit ${writing.binder.bind(limit ?? cap, 'bigint', capped)}`
     }
     if (offset !== undefined) text += `\n  offset ${writing.binder.bind(offset, 'bigint', wholeNumber('offset'))}`
-    return text
+    if (options.maxBytes === undefined) return text
+    const measured = [...measuredColumns(source, state), ...columns.slice(widthOf(source, state)).map(() => false)]
+    return withSizes(`${source.label}.query`, text, measured, options.maxBytes)
   })
 }
 
@@ -68,19 +73,54 @@ export function widthOf({ layout }: QuerySource, { selected, included }: QuerySt
   return (selected?.size ?? columnNames(layout).length) + included.length
 }
 
-/** The result that a row of the statement stands for. */
-export function toRow({ collection, layout }: QuerySource, state: QueryState, row: readonly unknown[]): unknown {
+/** Of each column of the row itself, whether it may be large: JSON, and text. */
+function measuredColumns({ layout }: QuerySource, { selected, included }: QueryState): boolean[] {
+  const own =
+    selected !== undefined
+      ? [...selected.values()].map(({ meta, found }) => meta === undefined && found === undefined)
+      : layout.row === undefined
+        ? documentMeasures
+        : [...layout.row.columns.values()].map(({ type }) => type === 'jsonb' || type === 'text')
+  return [...own, ...included.map(() => true)]
+}
+
+/** The result that a row of the statement stands for. `bytes` is the size of one that is too large to be read. */
+export function toRow(
+  source: QuerySource,
+  state: QueryState,
+  row: readonly unknown[],
+  bytes?: number | undefined,
+): unknown {
+  const { collection, layout } = source
+  if (bytes !== undefined) return toLargeRow(source, state, row, bytes)
   const { selected, included } = state
   const own =
     selected !== undefined
       ? toSelection(selected, row)
       : layout.row === undefined
-        ? toDocument(collection, row)
+        ? toDocument(collection, row.slice(0, documentColumns.length))
         : Object.fromEntries([...layout.row.columns.keys()].map((name, i) => [name, row[i]]))
   if (included.length === 0) return own
   const first = selected?.size ?? documentColumns.length
   const found = included.map((each, i) => [each.name, takeIncluded(each, row[first + i])] as const)
   return { ...(own as StoredDocument), included: Object.fromEntries(found) }
+}
+
+/** All that it has but its JSON and texts, which throw where they are used. */
+function toLargeRow(source: QuerySource, state: QueryState, row: readonly unknown[], bytes: number): unknown {
+  const { selected, included } = state
+  const { collection, layout } = source
+  const isDocument = selected === undefined && layout.row === undefined
+  const names = isDocument
+    ? documentColumns.map(name => (name === 'body' ? 'data' : name))
+    : [...(selected?.keys() ?? layout.row!.columns.keys())]
+  const id = isDocument ? (row[0] as string) : ''
+  const known = toRow({ ...source, collection: { ...collection, options: {} } }, { ...state, included: [] }, row)
+  const missing = names.filter((_, i) => measuredColumns(source, state)[i])
+  if (included.length > 0) missing.push('included')
+  const kept = Object.entries(known as object).filter(([name]) => !missing.includes(name))
+  const large = Object.fromEntries([...kept, ...(isDocument ? [['tooLarge', bytes]] : [])])
+  return missing.reduce((made, name) => withoutValue(made, name, () => documentTooLarge(collection, id, bytes)), large)
 }
 
 function toSelection(selected: ReadonlyMap<string, Place>, row: readonly unknown[]): Record<string, unknown> {

@@ -1,9 +1,11 @@
 /** A query over one table: the steps, each of which gives a new query, and the ways to read its results. */
 import { throwIfAborted } from '../../core/abort.ts'
-import type { PageOptions } from '../../core/page.ts'
+import { isRillflowError } from '../../core/errors.ts'
+import { maxPageBytes, type PageOptions } from '../../core/page.ts'
 import type { CallOptions } from '../collection.ts'
 import { InvalidQuery, NotOne } from '../errors.ts'
 import { reportDocuments } from '../execute.ts'
+import { isCutShort, tooLarge } from '../size.ts'
 import { type Condition, checked } from './condition.ts'
 import { type BookmarkTypes, decodeCursor, encodeCursor } from './cursor.ts'
 import { documentScope, type Field, fieldsOf, type MetaFields, metaFields, type Path, placeIn } from './field.ts'
@@ -45,6 +47,9 @@ export function notOne({ collection }: QuerySource, found: 'none' | 'several'): 
 
 const defaultPageSize = 200
 const defaultLimit = 100
+
+/** The database measures all rows that it reads, also those that no longer fit, so it reads few before many. */
+const firstRead = 101
 
 export class TableQuery<Doc, Row> implements Query<Doc, Row> {
   readonly source: QuerySource
@@ -125,10 +130,17 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
   async toArray(options: CallOptions = {}): Promise<Row[]> {
     const { source, state } = this
     const executor = await executorFor(source, state, options)
-    const written = writeSelect(source, state, { ordered: state.offset !== undefined })
-    const rows = await runQuery(source, state, written, executor)
+    const ordered = state.offset !== undefined
+    const read = (maxBytes?: number) =>
+      runQuery(source, state, writeSelect(source, state, { ordered, maxBytes }), executor)
+    // Inside a transaction the answer has ended the transaction.
+    const rows = await read().catch(error => {
+      if (!isRillflowError(error, 'result_too_large') || options.tx !== undefined) throw error
+      return read(Number.MAX_SAFE_INTEGER)
+    })
     reportRead(source, rows.length)
-    return rows.map(row => toRow(source, state, row) as Row)
+    const width = widthOf(source, state)
+    return rows.map(row => toRow(source, state, row, tooLarge(row, width)) as Row)
   }
 
   async first(options?: CallOptions): Promise<Row | undefined> {
@@ -183,10 +195,11 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
       throw new InvalidQuery({ reason: 'a page holds at least one document' })
     const mark = after === undefined ? undefined : decodeCursor(name, state.order, this.#bookmarkTypes(), after)
     // One more than asked for: its presence means that there is a next page.
-    const found = await this.#readAfter(mark, limit + 1, options)
+    const { found, isCut } = await this.#readPage(mark, limit + 1, options)
     const rows = found.slice(0, limit)
     const last = rows.at(-1)
-    const next = found.length > limit && last !== undefined ? encodeCursor(name, state.order, last.mark) : undefined
+    const next =
+      (isCut || found.length > limit) && last !== undefined ? encodeCursor(name, state.order, last.mark) : undefined
     const page = { items: rows.map(each => each.row), next }
     return (total ? { ...page, total: await this.count(options) } : page) as CountedPage<Row>
   }
@@ -203,15 +216,32 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     const { limit = Number.POSITIVE_INFINITY } = this.state
     let left = limit as number
     let mark: Bookmark | undefined
+    let fitting = firstRead
     while (left > 0) {
       throwIfAborted(options.signal)
-      const size = Math.min(pageSize, left)
-      const found = await this.#readAfter(mark, size, options)
+      const size = Math.min(pageSize, left, fitting)
+      const { found, isCut } = await this.#readAfter(mark, size, options)
       for (const { row } of found) yield row
-      if (found.length < size) return
-      left -= size
+      if (found.length < size && !isCut) return
+      left -= found.length
       mark = found.at(-1)!.mark
+      fitting = isCut ? 2 * found.length : 4 * fitting
     }
+  }
+
+  /** At most `size` results, and no more than a page has bytes. */
+  async #readPage(mark: Bookmark | undefined, size: number, options: CallOptions): Promise<Found<Row>> {
+    const page: Found<Row> = { found: [], bytes: 0, isCut: false }
+    for (let wanted = firstRead; page.found.length < size && !page.isCut; wanted *= 4) {
+      const asked = Math.min(wanted, size - page.found.length)
+      const left = Math.max(1, maxPageBytes - page.bytes)
+      const more = await this.#readAfter(page.found.at(-1)?.mark ?? mark, asked, options, left)
+      page.found.push(...more.found)
+      page.bytes += more.bytes
+      page.isCut = more.isCut || (more.found.length === asked && page.found.length < size && page.bytes >= maxPageBytes)
+      if (more.found.length < asked) break
+    }
+    return page
   }
 
   [Symbol.asyncIterator](): AsyncIterator<Row> {
@@ -223,23 +253,35 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     mark: Bookmark | undefined,
     size: number,
     options: CallOptions,
-  ): Promise<{ row: Row; mark: Bookmark }[]> {
+    maxBytes: number = maxPageBytes,
+  ): Promise<Found<Row>> {
     const { source, state } = this
     const executor = await executorFor(source, state, options)
     const width = widthOf(source, state)
-    const found: { row: Row; mark: Bookmark }[] = []
+    const found: Found<Row>['found'] = []
+    let isCut = false
+    let bytes = 0
     // An offset counts over all parts, so there is only one part then.
     const parts = mark === undefined && state.offset !== undefined ? [undefined] : partsAfter(state.order, mark)
     for (const part of parts) {
-      if (found.length >= size) break
+      if (found.length >= size || isCut) break
       const limited = { ...state, limit: size - found.length, offset: mark === undefined ? state.offset : undefined }
-      const written = writeSelect(source, limited, { marked: true, ordered: true, part })
-      for (const row of await runQuery(source, state, written, executor)) {
-        found.push({ row: toRow(source, state, row) as Row, mark: bookmarkOf(row.slice(width), source.layout) })
+      const written = writeSelect(source, limited, {
+        marked: true,
+        ordered: true,
+        part,
+        maxBytes: Math.max(1, maxBytes - bytes),
+      })
+      const rows = await runQuery(source, state, written, executor)
+      for (const row of rows) {
+        const mark = bookmarkOf(row.slice(width, -3), source.layout)
+        found.push({ row: toRow(source, state, row, tooLarge(row, row.length - 3)) as Row, mark })
       }
+      isCut = isCutShort(rows)
+      bytes += Number(rows.at(-1)?.at(-2) ?? 0)
     }
     reportRead(source, found.length)
-    return found
+    return { found, bytes, isCut }
   }
 
   async explain({ analyze = false, ...options }: ExplainOptions = {}): Promise<string> {
@@ -250,6 +292,13 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     const rows = await runExplain(source, `explain (${how}) ${text}`, parameters.values, executor)
     return rows.map(([line]) => line as string).join('\n')
   }
+}
+
+/** Results, how many bytes they have, and whether there are more that did not fit. */
+interface Found<Row> {
+  readonly found: { readonly row: Row; readonly mark: Bookmark }[]
+  bytes: number
+  isCut: boolean
 }
 
 type PageCall = CallOptions & PageOptions & { readonly total?: boolean | undefined }

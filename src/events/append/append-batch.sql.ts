@@ -2,7 +2,7 @@
  * `append_batch`: many appends in one call, each with its own outcome (see `fragments.sql.ts`). An append has one part
  * per stream; it is stored as a whole or not at all.
  *
- *     keys ──► lock streams ──► ids ──► inline ──► versions ──► advance streams ──► announce, draw, insert
+ *     keys ──► lock streams ──► ids ──► inline ──► versions ──► advance streams ──► draw, insert
  *     └──────────────── checkAppends, which `append_check` uses, too ─────────┘
  *
  * - p_streams: each stream once, sorted by bytes, the order in which every transaction locks them.
@@ -20,13 +20,16 @@
 import { type Fragment, fragment } from '../../database/sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 import {
+  beforeInsert,
   eventArguments,
   holdInline,
   insertEvents,
   isExpected,
   markOf,
   mayCreate,
+  ofOneRow,
   wantedInline,
+  withOneRow,
 } from './fragments.sql.ts'
 
 export const batchArguments: Fragment = fragment`
@@ -78,12 +81,13 @@ const lockedStreams = (lock: Fragment): Fragment => fragment`
 export const createStreams: Fragment = fragment`
   insert into ~streams (stream, version, created_at)
     select u.stream, 0, ~clock(u.i)
-    from unnest(p_streams) with ordinality as u(stream, i)
-    where exists (
-      select
-      from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
-      where x.i = u.i
-        and ${mayCreate(fragment`x.expected`, fragment`x.version`)})
+    from ${withOneRow(fragment`unnest(p_streams) with ordinality as u(stream, i)`)}
+    where ${ofOneRow(fragment`
+      exists (
+        select
+        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
+        where x.i = u.i
+          and ${mayCreate(fragment`x.expected`, fragment`x.version`)})`)}
     order by u.i
     on conflict do nothing;`
 
@@ -97,8 +101,8 @@ const checkKeys: Fragment = fragment`
           select e.id
           from unnest(p_event_parts, p_ids) as e(part, id)
           where p_part_appends[e.part] = k.append), ~clock(k.append)
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, append)
-      where k.key is not null
+      from ${withOneRow(fragment`unnest(p_keys, p_digests) with ordinality as k(key, digest, append)`)}
+      where ${ofOneRow(fragment`k.key is not null`)}
       order by k.key collate "C"
       on conflict do nothing
       returning key)
@@ -262,8 +266,8 @@ const advanceStreams: Fragment = fragment`
           and u.version > 0;
       insert into ~streams (stream, version, created_at)
         select u.stream, u.version, ~clock(u.i)
-        from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
-        where not u.known
+        from ${withOneRow(fragment`unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)`)}
+        where ${ofOneRow(fragment`not u.known`)}
           and u.version > 0
         order by u.i
         on conflict do nothing;
@@ -336,7 +340,7 @@ export const checkAppends = (lookForInline: Fragment): Fragment => fragment`
   ${advanceStreams}
   ${removeTraces}`
 
-export const appendBatch: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const appendBatch: SqlFunction = plpgsql({ revision: 4, settings: byIndexOnly })`
   create function ~append_batch(
     ${batchArguments},
     p_event_numbers integer[],
@@ -348,11 +352,12 @@ export const appendBatch: SqlFunction = plpgsql({ revision: 1, settings: byIndex
   declare
     ${batchVariables}
     base bigint[];
+    drawn bigint[];
   begin
     ${checkAppends(findInline)}
     if 'appended' = any(outcomes) then
       moment := ~clock(p_streams);
-      perform ~announce();
+      ${beforeInsert}
       with inserted as (
         ${insertEvents({
           stream: fragment`p_streams[p_part_streams[p_event_parts[e.number]]]`,

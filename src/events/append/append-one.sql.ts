@@ -12,9 +12,9 @@
  */
 import { fragment } from '../../database/sql.ts'
 import { plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
-import { advanceStream, eventArguments, insertEvents, refuseInline } from './fragments.sql.ts'
+import { advanceStream, beforeInsert, eventArguments, insertEvents, refuseInline } from './fragments.sql.ts'
 
-export const appendOne: SqlFunction = plpgsql({ revision: 1 })`
+export const appendOne: SqlFunction = plpgsql({ revision: 3 })`
   create function ~append_one(
     p_stream text,
     p_expected text,
@@ -27,12 +27,13 @@ export const appendOne: SqlFunction = plpgsql({ revision: 1 })`
   declare
     p_count constant integer := cardinality(p_ids);
     moment timestamptz;
+    drawn bigint[];
     found_stream ~streams;
   begin
     ${refuseInline}
     ${advanceStream({ allowArchived: fragment`p_allow_archived` })}
     moment := ~clock(p_stream);
-    perform ~announce();
+    ${beforeInsert}
     with inserted as (
       ${insertEvents({ stream: fragment`p_stream`, version: fragment`version - p_count + e.number` })})
     select max(position) into last_position from inserted;

@@ -12,7 +12,7 @@
 import { fragment } from '../../database/sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 import { batchArguments, batchVariables, checkAppends, findInline } from './append-batch.sql.ts'
-import { advanceStream, eventArguments, insertEvents, refuseInline } from './fragments.sql.ts'
+import { advanceStream, beforeInsert, eventArguments, insertEvents, refuseInline } from './fragments.sql.ts'
 
 /**
  * Arguments and outcomes as in `append_batch`, without the columns of the events that no check looks at. `p_ids` and `p_data`
@@ -22,7 +22,7 @@ import { advanceStream, eventArguments, insertEvents, refuseInline } from './fra
  * name; without, such an append has the outcome 'inline'. `base` is, by part, the version before its first event, null if
  * it is refused; the streams are advanced already.
  */
-export const appendCheck: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const appendCheck: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly })`
   create function ~append_check(
     ${batchArguments},
     p_runs_inline boolean,
@@ -83,7 +83,7 @@ export const appendCheckOne: SqlFunction = plpgsql({ revision: 1 })`
  * - p_refused: the appends whose documents are not as expected, numbered from 1; null if there are none.
  * - p_streams, p_base: by part, its stream and the version before its first event, null if it is refused.
  */
-export const appendStore: SqlFunction = plpgsql({ revision: 1 })`
+export const appendStore: SqlFunction = plpgsql({ revision: 3 })`
   create function ~append_store(
     p_refused text,
     p_streams text[],
@@ -95,12 +95,13 @@ export const appendStore: SqlFunction = plpgsql({ revision: 1 })`
     out positions bigint[])
   declare
     moment constant timestamptz := p_created_at;
+    drawn bigint[];
   begin
     if p_refused is not null then
       raise exception 'documents were refused' using errcode = 'RF003', detail = p_refused;
     end if;
     if num_nonnulls(variadic p_base) > 0 then
-      perform ~announce();
+      ${beforeInsert}
       with inserted as (
         ${insertEvents({
           stream: fragment`p_streams[p_event_parts[e.number]]`,

@@ -6,6 +6,7 @@
 import { throwIfAborted } from '../../core/abort.ts'
 import { type Awaitable, isPromise } from '../../core/core.ts'
 import { InvalidOption } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { checkName } from '../../core/name.ts'
 import { optionNames } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
@@ -46,6 +47,7 @@ import {
   sendBatch,
 } from './send.ts'
 
+/** How events are appended. */
 export interface AppendOptions extends AppendDefaults {
   /** The version the stream must have. Default 'any'. */
   expected?: Expected | undefined
@@ -112,18 +114,18 @@ async function appendAndCount(
   span?: Span,
 ): Promise<AppendResult[]> {
   const { telemetry, schema } = parts.log
-  const started = performance.now()
+  const started = elapsedMs()
   const events = streams.reduce((sum, part) => sum + part.events.length, 0)
   const publish = (error?: unknown): void =>
     telemetry.publish(channels.append, () => {
       const message = { schema, streams: streams.map(part => part.stream), events }
-      return { ...message, durationMs: performance.now() - started, ...(error === undefined ? {} : { error }) }
+      return { ...message, durationMs: elapsedMs() - started, ...(error === undefined ? {} : { error }) }
     })
   try {
     const results = await checkAndAppend(parts, streams, options, unit, span)
     if (streams.length === 0) return results
     telemetry.count('event_appends_total')
-    telemetry.observe('event_append_seconds', (performance.now() - started) / 1000)
+    telemetry.observe('event_append_seconds', (elapsedMs() - started) / 1000)
     if (results[0]?.repeated === true) telemetry.count('event_repeats_total')
     else if (options.tx === undefined) telemetry.count('events_appended_total', events)
     publish()
@@ -211,9 +213,24 @@ async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortS
   return resent && repeated === 'ids' ? earlier.map(result => Object.assign(result, { repeated: false })) : earlier
 }
 
-export async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction): Promise<AppendResult[]> {
-  const { log, wake } = parts
+/**
+ * Appends to one transaction that are made at the same time run one after the other: otherwise an inline projection would
+ * read a document before the append next to it has written it, and the savepoints of both would cross.
+ */
+export function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction): Promise<AppendResult[]> {
   refuseLent(tx)
+  const previous = lastAppends.get(tx)
+  const run = (): Promise<AppendResult[]> => appendAlone(parts, append, tx)
+  const result = previous === undefined ? run() : previous.then(run, run)
+  lastAppends.set(tx, result)
+  return result
+}
+
+/** The last append of each transaction. */
+const lastAppends = new WeakMap<AnyTransaction, Promise<unknown>>()
+
+async function appendAlone(parts: AppendParts, append: Append, tx: AnyTransaction): Promise<AppendResult[]> {
+  const { log, wake } = parts
   const executor = parts.executorOf(tx)
   if (append.advisoryLock) await lockStreams(executor, log, append)
   let outcome: Outcome | undefined

@@ -2,7 +2,7 @@
  * The blocks that the functions which append share. Each is written here and nowhere else: a new column of an event is
  * one more line in `eventArguments` and two in `insertEvents`, whatever number of functions append.
  *
- *     refuseInline ──► advanceStream ──► announce() ──► insertEvents
+ *     refuseInline ──► advanceStream ──► draw() ──► insertEvents
  *     no user's code     lock, check       a bound first,     positions are drawn last,
  *     has to run         and advance       see order/         after all that can refuse
  *
@@ -26,6 +26,8 @@
  * of a stream is a word, too: `any`, `empty`, `exists`, or `exact` with a version at its side.
  */
 import { type Fragment, fragment } from '../../database/sql.ts'
+import { pieceByNumbers } from '../../schema/plpgsql.ts'
+import { positions } from '../order/order.sql.ts'
 
 /**
  * The events of one call, by column. Null stands for a column in which every event has the default. (Reading 640 events
@@ -42,9 +44,21 @@ export const eventArguments: Fragment = fragment`
   p_users text[]`
 
 /**
- * Draws a position for each event and stores it. The caller has announced, its streams are locked and advanced, and
- * `moment` is the time that the events get. Events are numbered from 1 by `e.number`; those whose version is null are
- * skipped. [order-2]
+ * Rows from arrays that an insert stores, and the first of its conditions. With counters the row of `inline_changes` is
+ * joined to them: Citus sends an insert from a table as it is, and copies the rows of one from arrays.
+ */
+export const withOneRow = (rows: Fragment): Fragment =>
+  pieceByNumbers({ announced: rows, counter: fragment`~inline_changes as one\ncross join ${rows}` })
+export const ofOneRow = (condition: Fragment): Fragment =>
+  pieceByNumbers({ announced: condition, counter: fragment`one.id = 1\n  and ${condition}` })
+
+/** Ahead of `insertEvents`: draws the positions into the variable `drawn`, or announces a bound of those to be drawn. */
+export const beforeInsert: Fragment = positions.before(fragment`cardinality(p_ids)`)
+
+/**
+ * Stores the events under the positions drawn for them. Nothing follows but the commit: with counters, other appends
+ * wait for it. The caller's streams are locked and advanced, and `moment` is the time that the events get. Events are
+ * numbered from 1 by `e.number`; those whose version is null are skipped, and no event has their position. [order-2]
  */
 export function insertEvents({ stream, version }: { stream: Fragment; version: Fragment }): Fragment {
   return fragment`
@@ -52,15 +66,16 @@ export function insertEvents({ stream, version }: { stream: Fragment; version: F
       position, stream, version, event_id, type, schema_version, data, headers,
       correlation_id, causation_id, user_id, created_at)
     select
-      nextval('~events_position'), ${stream}, ${version}, e.id, e.type,
+      ${positions.each(fragment`e.number`)}, ${stream}, ${version}, e.id, e.type,
       coalesce(e.schema_version, 1), e.data, nullif(e.headers, 'null'),
       coalesce(e.correlation_id, e.id::text), e.causation_id, e.user_id, moment
-    from rows from (
-      unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-      jsonb_array_elements(p_data),
-      jsonb_array_elements(p_headers)) with ordinality
-      as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)
-    where ${version} is not null
+    from ${withOneRow(fragment`
+      rows from (
+        unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+        jsonb_array_elements(p_data),
+        jsonb_array_elements(p_headers)) with ordinality
+        as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)`)}
+    where ${ofOneRow(fragment`${version} is not null`)}
     returning position`
 }
 

@@ -18,10 +18,12 @@
  * What can fail: the connection, for longer than `resendMs`. The outcome of an append that may have been seen by the
  * database is then `OutcomeUnknown`, never "failed".
  */
+
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { settledWithin, sleep } from '../../core/abort.ts'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError, StoreClosed } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { type Backoff, defaultBackoff, delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { OutcomeUnknown } from '../../database/errors.ts'
@@ -111,7 +113,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   /** Sends a batch. An append that cannot be settled in this call continues alone, as a promise. */
   async function send(batch: readonly Submission[]): Promise<Answer[]> {
     if (batch[0]!.needsTransaction) return [sendInTurn(batch).then(([only]) => only!)]
-    const started = performance.now()
+    const started = elapsedMs()
     const isAlone = batch.length === 1
     const waits = isAlone && canWait && (waiting < maxWaiting || database.engine === 'pglite')
     const sending = sendUntilAnswered(batch, waits)
@@ -204,8 +206,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       } catch (error) {
         const state = sqlStateOf((error as Error).cause)
         if (isRillflowError(error, 'connection_lost') || isRillflowError(error, 'outcome_unknown')) {
-          lostAt ??= performance.now()
-          if (performance.now() - lostAt > limits.resendMs) return batch.map(each => givenUp(each, error))
+          lostAt ??= elapsedMs()
+          if (elapsedMs() - lostAt > limits.resendMs) return batch.map(each => givenUp(each, error))
           await beforeResend(batch, error, attempt)
           const refused = afterLoss(batch, error)
           if (refused !== undefined) return refused
@@ -308,7 +310,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       schema: log.schema,
       appends: batch.length,
       events: batch.reduce((sum, { append }) => sum + append.eventCount, 0),
-      durationMs: performance.now() - started,
+      durationMs: elapsedMs() - started,
     }))
   }
 }

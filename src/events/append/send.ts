@@ -219,7 +219,7 @@ const beyondAscii = /[^\0-\x7f]/
 /** The advisory locks of an append's streams, until the transaction ends: on the hash of `schema/stream`, sorted. */
 export async function lockStreams(executor: Executor, log: Log, append: Append): Promise<void> {
   await executor.run(sql`/* events.advisory_lock */
-    select pg_advisory_xact_lock(key)
+    select pg_advisory_xact_lock(key)::text
     from (
       select distinct hashtextextended(stream, 0) as key
       from unnest(${append.parts.map(part => `${log.schema}/${part.stream}`)}::text[]) as s(stream)

@@ -1,5 +1,5 @@
 /**
- * Storing one chunk of an import: one transaction that locks its streams, announces, draws positions, copies, commits.
+ * Storing one chunk of an import: one transaction that locks its streams, draws positions, copies, commits.
  */
 
 import { isRillflowError } from '../../core/errors.ts'
@@ -63,17 +63,13 @@ async function storeIn(
   await refuseInline(log, tx, chunk)
   if (name !== undefined) await advance(log, tx, name, before, chunk)
   const versions = await takeStreams(log, tx, chunk)
-  const announced = tx.run(sql`/* events.import_announce */
-    select ${log.names.announce}()`)
-  const drawing = tx.run<{ positions: string; now: string }>(sql`/* events.import_positions */
-    select
-      array(
-        select nextval(${log.names.events_position.quoted}::regclass)
-        from generate_series(1, ${chunk.events.length}::integer))::text as positions,
-      moment.at::text as now
+  const drawing = tx.run<{ positions: string }>(sql`/* events.import_draw */
+    select ${log.names.draw}(p_count => ${chunk.events.length}::integer)::text as positions`)
+  const reading = tx.run<{ now: string }>(sql`/* events.import_moment */
+    select moment.at::text as now
     from ${moment(log.names.clock)}`)
-  const [[drawn]] = await Promise.all([drawing, announced])
-  const { now } = drawn!
+  const [[drawn], [read]] = await Promise.all([drawing, reading])
+  const { now } = read!
   const positions = drawn!.positions.slice(1, -1).split(',')
   let rows = ''
   chunk.events.forEach(({ stream, line, createdAt }, at) => {

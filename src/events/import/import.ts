@@ -6,9 +6,11 @@
  * the chunks before the failing one stay. Under a name it is resumable: the count and the digest of the stored events
  * are committed with each chunk, and a source that is given again under that name is compared and skipped up to there.
  */
+
 import { createHash, type Hash } from 'node:crypto'
 import { throwIfAborted } from '../../core/abort.ts'
 import { InvalidEvent, InvalidOption } from '../../core/errors.ts'
+import { elapsedMs, nextTurn } from '../../core/host.ts'
 import { checkName } from '../../core/name.ts'
 import { describe } from '../../core/options.ts'
 import { copyField } from '../../database/copy-text.ts'
@@ -38,6 +40,7 @@ export interface ImportProgress {
   readonly eventsPerSecond: number
 }
 
+/** An event for `store.events.import`, which may have its own time and id. */
 export interface ImportedEvent extends NewEventOf<string, unknown> {
   readonly stream: string
   /** Kept if given; default: the time of the import. */
@@ -49,6 +52,8 @@ type Source = AsyncIterable<ImportedEvent> | Iterable<ImportedEvent>
 const maxChunk = 10_000
 const maxChunkBytes = 8 * 1024 * 1024
 const turnMs = 2
+/** A smaller import changes no plan. */
+const manyEvents = 1_000
 
 export async function importEvents(
   log: Log,
@@ -64,7 +69,7 @@ export async function importEvents(
     })
   if (options.name !== undefined) checkName('Import', options.name)
   const resumed = await storedBefore(log, options.name)
-  const started = performance.now()
+  const started = elapsedMs()
   let done = resumed.events
   let position = 0
   let storing: Promise<void> = Promise.resolve()
@@ -72,7 +77,7 @@ export async function importEvents(
     events: done,
     resumed: resumed.events,
     position,
-    eventsPerSecond: Math.round((done - resumed.events) / ((performance.now() - started) / 1000 || 1)),
+    eventsPerSecond: Math.round((done - resumed.events) / ((elapsedMs() - started) / 1000 || 1)),
   })
 
   const store = async (chunk: Chunk): Promise<void> => {
@@ -95,7 +100,17 @@ export async function importEvents(
     // Also when the source failed: the chunk that is being stored ends before the caller is answered.
     await storing
   }
+  if (done - resumed.events >= manyEvents) await analyze(log)
   return progress()
+}
+
+/** A table that has grown much gets its statistics at once: the server itself looks about once a minute. */
+async function analyze(log: Log): Promise<void> {
+  for (const { quoted } of [log.names.events, log.names.streams])
+    await log.database
+      .run({ label: 'events.analyze', text: `/* events.analyze */ analyze ${quoted}`, values: [], unprepared: true })
+      // A role that does not own the tables gets a warning of the server. The events are stored in any case.
+      .catch(error => log.telemetry.log.warn({ schema: log.schema, error }, 'The tables could not be analyzed.'))
 }
 
 async function* chunksOf(
@@ -110,13 +125,13 @@ async function* chunksOf(
   let skipped = 0
   let bytes = 0
   let events: ImportLine[] = []
-  let turnedAt = performance.now()
+  let turnedAt = elapsedMs()
   for await (const event of source) {
     throwIfAborted(options.signal)
     // A source that never waits would keep the event loop, and with it the chunk that is being stored.
-    if (performance.now() - turnedAt > turnMs) {
-      await new Promise(setImmediate)
-      turnedAt = performance.now()
+    if (elapsedMs() - turnedAt > turnMs) {
+      await nextTurn()
+      turnedAt = elapsedMs()
     }
     const checked = checkEvent(log, event?.stream, event, {}, checks)
     const stream = checkName('Stream', event.stream)

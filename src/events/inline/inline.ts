@@ -70,8 +70,8 @@ async function check(log: Log, append: Append, tx: Transaction): Promise<Checked
   const { ids, types, data } = columnsOf(append.parts.flatMap(part => part.events))
   const [row] = await tx.runArrays(sql`/* events.append_check */
     select
-      outcomes::text, failed_parts::text, versions::text, to_jsonb(base), created_at, to_jsonb(inline_names),
-      to_jsonb(inline_versions)
+      outcomes::text, failed_parts::text, versions::text, to_jsonb(base) as base, created_at,
+      to_jsonb(inline_names) as inline_names, to_jsonb(inline_versions) as inline_versions
     from ${log.names.append_check}(
       ${batchArguments([append], true)},
       p_runs_inline => true,

@@ -93,7 +93,7 @@ export async function heldBackBy(log: Log): Promise<HeldBackBy[]> {
     left join pg_prepared_xacts as prepared on prepared.transaction = own.transactionid
     where locks.locktype = 'advisory'
       and locks.database = (select oid from pg_database where datname = current_database())
-      and locks.classid = ${log.names.events_position.quoted}::regclass::oid
+      and locks.classid = to_regclass(${log.names.events_position.quoted}::text)::oid
       and locks.objsubid = 2
       and locks.mode = 'ShareLock'
     order by age_ms desc`)

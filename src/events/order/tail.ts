@@ -108,7 +108,7 @@ async function* readShared(
   for (let after = from; after < to; ) {
     const { events, faults, reached } = await reads.page(filter, after, to, maxShared, epoch)
     for (const event of events) {
-      if (faults.has(event.position)) throw faults.get(event.position)
+      if (faults.has(event.position) && event.isTooLarge !== true) throw faults.get(event.position)
       yield event
     }
     after = reached

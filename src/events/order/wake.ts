@@ -3,7 +3,7 @@
  * hint that is lost costs a poll interval, never an event.
  *
  *     appended, send(kind) ──┬──► listeners of this store, at once
- *                            └──► pg_notify, at most every 20 ms ──► listeners of other stores on this schema
+ *                            └──► database.notify, one for all stores of 20 ms ──► listeners of other stores on this schema
  *
  * Each kind of hint has a name that the folder which sends it has chosen; this file does not know the meaning of any of
  * them.
@@ -11,7 +11,7 @@
  * The notification is sent alongside the append, on a connection of its own. Inside the append's transaction it takes a
  * server-wide lock until the commit: measured, that halves the throughput of single appends.
  */
-import { randomUUID } from 'node:crypto'
+import { elapsedMs, randomId } from '../../core/host.ts'
 import type { Executor, Listener } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { type AnyTransaction, isOwnTransaction, runOutside } from '../../database/transaction.ts'
@@ -24,6 +24,8 @@ export interface Wake {
   appendedIn(tx: AnyTransaction, executor: Executor): Promise<void>
   /** Calls `listener` after every append, until the function returned is called. Begins to listen on first use. */
   onHint(listener: () => void): () => void
+  /** Whether no other process has sent a hint for a second. Others send theirs late, so theirs are not waited for. */
+  isAlone(): boolean
   /** A consumer has changed: its lease is free, it was paused or reset, or a retry was requested. */
   changed(): void
   /** Calls `listener` after every such change, in whatever process. Begins to listen on first use. */
@@ -38,17 +40,16 @@ export interface Wake {
 /** The kinds of this file; those of other folders have names of their own. */
 const [events, consumers] = ['events', 'consumers'] as const
 
-/** Shorter would cost a busy writer more statements than it gains readers in time. */
-const notifyEveryMs = 20
+const aloneAfterMs = 1_000
 
 export function openWake(log: Log): Wake {
   const { database } = log
   const listeners = new Map<string, Set<() => void>>()
-  const due = new Set<string>()
   let listener: Listener | undefined
-  const self = randomUUID()
+  let othersSentAt = Number.NEGATIVE_INFINITY
+  let isDeaf = false
+  const self = randomId()
   let closed = false
-  let sending: Promise<void> | undefined
 
   const payloadOf = (kind: string): string => (kind === events ? log.schema : `${log.schema}\n${kind}`)
 
@@ -59,6 +60,7 @@ export function openWake(log: Log): Wake {
     const [what, sender] = payload.split('\n@')
     // The sender has called its own listeners already.
     if (sender === self) return
+    othersSentAt = elapsedMs()
     // An empty payload stands for all hints that were lost while the connection was down.
     for (const kind of listeners.keys()) if (what === '' || what === payloadOf(kind)) hint(kind)
   }
@@ -67,18 +69,12 @@ export function openWake(log: Log): Wake {
   }
   const send = (kind: string): void => {
     hint(kind)
-    if (closed) return
-    if (database.engine === 'pglite') {
-      // No other process uses this database, but there may be other stores on it.
-      for (const call of database.neighbours) if (call !== receiveLocal) call(log.channel, payloadOf(kind))
-      return
-    }
-    due.add(kind)
-    sending ??= runOutside(sendUntilQuiet)
+    if (!closed) database.notify(log.channel, `${payloadOf(kind)}\n@${self}`)
   }
 
   const warnIfDeaf = (receives: boolean | undefined): void => {
     if (receives !== false || closed) return
+    isDeaf = true
     const { schema, channel } = log
     log.telemetry.log.warn(
       { schema, channel },
@@ -102,11 +98,13 @@ export function openWake(log: Log): Wake {
     appended: () => send(events),
     async appendedIn(tx, executor) {
       if (isOwnTransaction(tx)) tx.afterCommit(() => send(events))
+      // As text, because not every library of users can read the type void.
       else
         await executor.run(sql`/* events.notify_in */
-          select pg_notify(${log.channel}::text, ${payloadOf(events)}::text)`)
+          select pg_notify(${log.channel}::text, ${payloadOf(events)}::text)::text`)
     },
     onHint: call => on(events, call),
+    isAlone: () => !isDeaf && elapsedMs() - othersSentAt > aloneAfterMs,
     changed: () => send(consumers),
     onChange: call => on(consumers, call),
     send,
@@ -115,25 +113,7 @@ export function openWake(log: Log): Wake {
       closed = true
       database.neighbours.delete(receiveLocal)
       for (const all of listeners.values()) all.clear()
-      await Promise.all([listener?.close(), sending])
+      await listener?.close()
     },
-  }
-
-  async function sendUntilQuiet(): Promise<void> {
-    do {
-      const kinds = [...due]
-      due.clear()
-      // A hint that does not arrive is made up for by the readers' poll.
-      await database.run(notifications(kinds.map(kind => `${payloadOf(kind)}\n@${self}`))).catch(() => {})
-      if (!closed) await new Promise<void>(resolve => setTimeout(resolve, notifyEveryMs).unref())
-    } while (due.size > 0 && !closed)
-    sending = undefined
-  }
-
-  /** Not worth a flush to the disk, which it would have by itself: 3 ms each, and the next one of the writers waits for it. */
-  function notifications(payloads: readonly string[]): ReturnType<typeof sql> {
-    return sql`/* events.notify */
-      select pg_notify(${log.channel}::text, payload), set_config('synchronous_commit', 'off', true)
-      from unnest(${payloads}::text[]) as sent(payload)`
   }
 }

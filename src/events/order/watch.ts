@@ -5,7 +5,8 @@
  *                                       ▲ hint · poll · again after 2…250 ms while an append is open
  *
  * Guarantees:
- * - One query answers all waiters; without waiters there are no queries.
+ * - One query answers all waiters; without waiters there are no queries. While only this
+ *   process appends, a waiter that comes when no hint has come since the last query needs none of its own.
  * - A position is reported only when it is settled: every event up to it is visible or will never exist.
  * - An append that is rolled back sends no hint. While one is open the loop therefore looks again, after 2 ms, then 4, up to
  *   250.
@@ -51,10 +52,12 @@ export interface Watched {
   settle(): Promise<Settled>
   /** Calls back on every hint until the function returned is called. */
   listen(listener: () => void): () => void
+  /** Whether the hints of this process alone tell of everything. Default: they do not. */
+  isAlone?(): boolean
 }
 
 export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
-  const watch = watchHead(log, { settle: () => settle(log), listen: wake.onHint }, pollMs)
+  const watch = watchHead(log, { settle: () => settle(log), listen: wake.onHint, isAlone: wake.isAlone }, pollMs)
   return { ...watch, reads: openSharedReads(log) }
 }
 
@@ -65,6 +68,9 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch
   let unsettledLooks = 0
   let stopListening: (() => void) | undefined
   let closed: Error | undefined
+  /** The last answer, if nothing was open then and no hint has come since that look began. */
+  let lastKnown: Settled | undefined
+  let hints = 0
 
   return {
     beyond(after, seen, signal) {
@@ -82,30 +88,36 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch
           waiters.delete(waiter)
           release()
           settleWaiter()
-          if (waiters.size === 0) rest()
+          if (waiters.size === 0) loop.rest()
         }
         waiters.add(waiter)
-        stopListening ??= watched.listen(loop.lookSoon)
-        loop.lookNow().catch(() => {})
+        stopListening ??= watched.listen(onHint)
+        const isKnown = lastKnown !== undefined && lastKnown === seen && lastKnown.settled <= after
+        if (isKnown && watched.isAlone?.() === true) loop.lookIn(pollMs)
+        else loop.lookNow().catch(() => {})
       })
     },
     close(reason) {
       closed = reason
+      stopListening?.()
       for (const waiter of waiters) waiter.reject(reason)
     },
   }
 
-  function rest(): void {
-    stopListening?.()
-    stopListening = undefined
-    loop.rest()
+  /** It goes on listening: a hint that comes between two waits says that the second one needs a look. */
+  function onHint(): void {
+    hints++
+    lastKnown = undefined
+    if (waiters.size > 0) loop.lookSoon()
   }
 
   // [order-5]
   async function look(): Promise<number | undefined> {
     if (waiters.size === 0) return undefined
     const present = [...waiters]
+    const hintsBefore = hints
     const settled = await watched.settle()
+    lastKnown = hints === hintsBefore && settled.settled === settled.head ? settled : undefined
     unsettledLooks = settled.settled < settled.head ? unsettledLooks + 1 : 0
     for (const waiter of present) if (waiters.has(waiter)) answer(waiter, settled)
     return unsettledLooks > 0 ? Math.min(2 * 2 ** Math.min(unsettledLooks - 1, 10), 250) : undefined

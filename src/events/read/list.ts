@@ -7,9 +7,11 @@
  * So a page costs about the same wherever it is and however rare its events are. A workflow and a stream have an index of
  * their own and need no windows.
  */
+
 import { InvalidOption } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { checkWhole, describe, optionNames } from '../../core/options.ts'
-import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../../core/page.ts'
+import { decodeCursor, encodeCursor, maxPageBytes, type Page, type PageOptions } from '../../core/page.ts'
 import { type Fragment, fragment, type Statement, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
@@ -17,7 +19,7 @@ import { settle } from '../order/order.ts'
 import { type EventFilter, uuidPattern } from './log.ts'
 import { positionAt } from './position-at.ts'
 import { rereadable } from './read.ts'
-import { eventColumns, eventsOfRows } from './rows.ts'
+import { eventColumns, eventsOfRows, isCut, storedColumns } from './rows.ts'
 
 /** `limit`: default 100, at most 1000. */
 export interface ListEventsOptions<Type extends string = string> extends EventFilter<Type>, PageOptions {
@@ -55,20 +57,22 @@ export async function listEvents(log: Log, options: ListEventsOptions): Promise<
   const range = await rangeOf(log, options)
   const types = options.types === undefined ? undefined : new Set<string>(options.types)
   const found: RecordedEvent[] = []
-  const until = performance.now() + maxMs
+  const until = elapsedMs() + maxMs
   let { low, high } = range
   for (let looked = 0; low < high && found.length <= limit && looked < maxWindows; looked++) {
-    if (looked > 0 && performance.now() > until) break
+    if (looked > 0 && elapsedMs() > until) break
     const [from, to] = isWindowed(options) ? windowOf(low, high, isDown) : [low, high]
     const wanted = limit + 1 - found.length
     const statement = pageStatement(log, options, { low: from, high: to, limit: wanted, isDown })
     const rows = await rereadable(log.database, log, () => log.database.runArrays(statement))
-    const last = rows.length < wanted ? undefined : (rows.at(-1)![0] as number)
+    const isLast = isCut(rows)
+    const last = rows.length < wanted && !isLast ? undefined : (rows.at(-1)![0] as number)
     // An upcaster may have made another type of it.
     const events = await eventsOfRows(log, rows)
     found.push(...(types === undefined ? events : events.filter(event => types.has(event.type))))
     if (isDown) high = last === undefined ? from : last - 1
     else low = last === undefined ? to : last
+    if (isLast) break
   }
   const items = found.slice(0, limit)
   const isMore = found.length > limit
@@ -121,14 +125,18 @@ function pageStatement(log: Log, options: ListEventsOptions, { low, high, limit,
   const column = stream === undefined ? fragment`position` : fragment`version`
   const direction = isDown ? fragment`desc` : fragment`asc`
   return sql`/* events.list */
-    select ${eventColumns}
-    from ${log.names.events} as e
-    where ${one}
-      and position > ${low}::bigint
-      and position <= ${high}::bigint
-      and ${conditionsOf(log, options)}
-    order by ${column} ${direction}
-    limit ${limit}::integer`
+    select ${eventColumns}, total
+    from (
+      select ${storedColumns}, sum(bytes) over (order by ${column} ${direction} rows unbounded preceding) as total
+      from ${log.names.events} as e
+      where ${one}
+        and position > ${low}::bigint
+        and position <= ${high}::bigint
+        and ${conditionsOf(log, options)}
+      order by ${column} ${direction}
+      limit ${limit}::integer) as page
+    where total - bytes < ${maxPageBytes}::bigint
+    order by ${column} ${direction}`
 }
 
 function conditionsOf(log: Log, options: ListEventsOptions): Fragment {

@@ -6,7 +6,9 @@
  * is read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
  * index of its own.
  */
+import { nextTurn } from '../../core/host.ts'
 import { checkWhole, maxPosition, optionNames } from '../../core/options.ts'
+import { maxPageBytes } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
@@ -21,7 +23,7 @@ import {
   isCopyCut,
   isCut,
   lastPosition,
-  maxPageBytes,
+  storedColumns,
 } from './rows.ts'
 import { inPages } from './sequence.ts'
 
@@ -61,6 +63,9 @@ export const readLogOptionNames: readonly string[] = optionNames<ReadLogOptions>
 
 const window = 10_000
 const copyPage = 2_000
+/** The first page is small, so that its events come soon, and each is four times as large as the one before. */
+const firstPage = 100
+const growth = 4
 
 export function readLog(log: Log, executor: Executor, options: ReadLogOptions): AsyncIterableIterator<RecordedEvent> {
   if (options.from !== 'start' && options.from !== 'now') checkPosition('from', options.from)
@@ -94,14 +99,16 @@ type Pages = () => Promise<readonly RecordedEvent[] | undefined>
 function pagesUpTo(log: Log, executor: Executor, options: ReadLogOptions & { to: number }): Pages {
   const { to } = options
   const types = options.types === undefined ? undefined : new Set<string>(options.types)
-  const pageSize = options.pageSize ?? log.database.batch.readEvents
+  const most = options.pageSize ?? largestPage(log, executor, options)
+  let size = options.pageSize ?? Math.min(firstPage, most)
   let after = typeof options.from === 'number' ? options.from : options.from === 'now' ? to : 0
   let wanted = options.limit ?? Number.MAX_SAFE_INTEGER
   const read = pageReader(log, executor, options)
   return async () => {
     for (;;) {
       if (after >= to || wanted <= 0) return undefined
-      const page = await rereadable(executor, log, () => read(after, to, Math.min(pageSize, wanted)))
+      const page = await rereadable(executor, log, () => read(after, to, Math.min(size, wanted)))
+      size = Math.min(size * growth, most)
       after = page.reached
       // An upcaster may have made another type of it.
       const events = types === undefined ? page.events : page.events.filter(event => types.has(event.type))
@@ -118,6 +125,12 @@ interface Page {
 }
 
 type PageReader = (after: number, to: number, limit: number) => Promise<Page>
+
+function largestPage(log: Log, executor: Executor, options: ReadLogOptions): number {
+  const { engine, batch } = log.database
+  // An embedded database works on this thread, so its pages are smaller.
+  return engine !== 'pglite' && isCopied(log, executor, options) ? copyPage : batch.readEvents
+}
 
 function pageReader(log: Log, executor: Executor, options: ReadLogOptions): PageReader {
   return isCopied(log, executor, options) ? copiedPages(log, options) : filteredPages(log, executor, options)
@@ -136,10 +149,8 @@ function asksAhead(log: Log, executor: Executor, options: ReadLogOptions): boole
 
 /** The next page is requested before this one is decoded, so that server and client work at the same time. */
 function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): PageReader {
-  // An embedded database works on this thread, so its pages are smaller.
-  const limit = log.database.engine === 'pglite' ? log.database.batch.readEvents : copyPage
   let hidden: string | undefined
-  const copy = async (after: number, to: number): Promise<Buffer> => {
+  const copy = async (after: number, to: number, limit: number): Promise<Buffer> => {
     hidden ??= includeArchived ? '' : await archivedClause(log)
     const upTo = (end: string): string => `from ${log.names.events} as e
           where position > ${numeral(after)}
@@ -151,18 +162,20 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
         select ${eventColumns}
         ${upTo(endOfPage(upTo(String(numeral(to))), to))}`)
   }
-  let coming: { after: number; page: Promise<Buffer> } | undefined
-  return async (after, to) => {
-    const asked = coming?.after === after ? coming.page : copy(after, to)
+  let coming: { after: number; limit: number; page: Promise<Buffer> } | undefined
+  return async (after, to, size) => {
+    const asked = coming?.after === after ? coming : { limit: size, page: copy(after, to, size) }
     coming = undefined
-    const page = await asked
+    const { limit } = asked
+    const page = await asked.page
     const last = lastPosition(page)
     if (last !== undefined && last < to && readsAhead(log, log.database)) {
-      coming = { after: last, page: copy(last, to) }
+      const next = Math.min(limit * growth, copyPage)
+      coming = { after: last, limit: next, page: copy(last, to, next) }
       // If the reader stops here, no one awaits it.
       coming.page.catch(() => {})
       // Decoding keeps the thread busy: the request for the next page is sent first.
-      await new Promise(setImmediate)
+      await nextTurn()
     }
     const events = await eventsOfCopy(log, page)
     return { events, reached: events.length < limit && !isCopyCut(page, events.length) ? to : last! }
@@ -212,7 +225,7 @@ export async function filteredRows(
       ? sql`/* events.read_log */
           select ${eventColumns}, total
           from (
-            select ${eventColumns}, bytes, sum(bytes) over (order by position rows unbounded preceding) as total
+            select ${storedColumns}, sum(bytes) over (order by position rows unbounded preceding) as total
             from ${log.names.events} as e
             where position > ${after}::bigint
               and position <= ${to}::bigint
@@ -233,7 +246,7 @@ export async function filteredRows(
       : sql`/* events.read_correlation */
           select ${eventColumns}, total
           from (
-            select ${eventColumns}, bytes, sum(bytes) over (order by position rows unbounded preceding) as total
+            select ${storedColumns}, sum(bytes) over (order by position rows unbounded preceding) as total
             from ${log.names.events} as e
             where correlation_id = ${correlationId}::text
               and position > ${after}::bigint

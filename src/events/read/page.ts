@@ -18,6 +18,7 @@ import {
   eventColumns,
   eventsOfCopy,
   eventsOfRows,
+  eventTooLarge,
   isCopyCut,
   lastPosition,
   rawEventOfRow,
@@ -50,7 +51,12 @@ export async function readPage(log: Log, request: PageRequest, executor: Executo
     filteredRows(log, executor, { ...filter, includeArchived: true }, after, to, limit),
   )
   const { events, faults } = await shaped(log, rows)
-  return { events: wanted(request, events, faults), reached, faults, bytes: bytesOf(rows) }
+  return {
+    events: wanted(request, events, faults),
+    reached,
+    faults: withLargeEvents(events, faults),
+    bytes: bytesOf(rows),
+  }
 }
 
 /** Whether the page is fetched as raw COPY bytes, so that it can be prefetched before decoding. */
@@ -68,7 +74,7 @@ export async function pageOfCopied(log: Log, request: PageRequest, copied: Copie
     return {
       events: wanted(request, events, noFaults),
       reached: copied.reached,
-      faults: noFaults,
+      faults: withLargeEvents(events, noFaults),
       bytes: copied.bytes.length,
     }
   const { filter, after, limit } = request
@@ -76,7 +82,12 @@ export async function pageOfCopied(log: Log, request: PageRequest, copied: Copie
     filteredRows(log, log.database, { ...filter, includeArchived: true }, after, copied.reached, limit),
   )
   const { events: shapedEvents, faults } = await shaped(log, rows)
-  return { events: wanted(request, shapedEvents, faults), reached: copied.reached, faults, bytes: bytesOf(rows) }
+  return {
+    events: wanted(request, shapedEvents, faults),
+    reached: copied.reached,
+    faults: withLargeEvents(shapedEvents, faults),
+    bytes: bytesOf(rows),
+  }
 }
 
 function bytesOf(rows: readonly unknown[][]): number {
@@ -92,6 +103,13 @@ function wanted(
   if (filter.types === undefined) return events
   const types = new Set<string>(filter.types)
   return events.filter(event => types.has(event.type) || faults.has(event.position))
+}
+
+/** An event without its data is one that the consumer cannot handle. */
+function withLargeEvents(events: readonly RecordedEvent[], faults: Page['faults']): Page['faults'] {
+  const large = events.filter(event => event.isTooLarge === true)
+  if (large.length === 0) return faults
+  return new Map([...faults, ...large.map(event => [event.position, eventTooLarge(event)] as const)])
 }
 
 const noFaults: ReadonlyMap<number, unknown> = new Map()

@@ -10,12 +10,13 @@
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
 import { describe, optionNames } from '../../core/options.ts'
+import { maxPageBytes } from '../../core/page.ts'
 import { retry } from '../../core/retry.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
-import { eventColumns, eventsOfRows, isCut, maxPageBytes } from './rows.ts'
+import { eventColumns, eventsOfRows, isCut, storedColumns } from './rows.ts'
 import { inPages } from './sequence.ts'
 
 export interface ReadOptions {
@@ -90,7 +91,7 @@ function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof 
     ? sql`/* events.read_backwards */
         select ${eventColumns}, total
         from (
-          select ${eventColumns}, bytes, sum(bytes) over (order by version desc rows unbounded preceding) as total
+          select ${storedColumns}, sum(bytes) over (order by version desc rows unbounded preceding) as total
           from ${log.names.events}
           where stream = ${stream}::text
             and version > ${low}::bigint
@@ -108,7 +109,7 @@ function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof 
     : sql`/* events.read */
         select ${eventColumns}, total
         from (
-          select ${eventColumns}, bytes, sum(bytes) over (order by version rows unbounded preceding) as total
+          select ${storedColumns}, sum(bytes) over (order by version rows unbounded preceding) as total
           from ${log.names.events}
           where stream = ${stream}::text
             and version > ${low}::bigint

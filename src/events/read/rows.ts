@@ -1,12 +1,17 @@
 /**
  * From rows to events: the one way out of the log, so that every read path upcasts and, if asked, validates alike.
  */
+
 import { type Awaitable, isPromise } from '../../core/core.ts'
+import { nextTurn } from '../../core/host.ts'
+import { maxPageBytes } from '../../core/page.ts'
 import { checkSchema } from '../../core/schema-check.ts'
 import { CopiedLine, newline } from '../../database/copy-text.ts'
-import { Fragment, type Identifier, identifiers, numeral } from '../../database/sql.ts'
+import { Fragment, Identifier, identifiers, numeral } from '../../database/sql.ts'
+import { maxRowBytes } from '../../database/sqlstate.ts'
 import { refuseIssues } from '../append/prepare.ts'
 import type { RecordedEvent } from '../definition.ts'
+import { EventTooLarge } from '../errors.ts'
 import type { Log } from '../log.ts'
 
 /** The columns of an event, in the order in which every statement selects them and `eventOf` takes them. */
@@ -25,26 +30,45 @@ const columns = [
   'created_at',
 ] as const
 
-/** The columns to select of the log, for rows that `eventsOfRows` takes. */
-export const eventColumns: Identifier = identifiers(columns)
+/** The columns as they are in the table, for a part of a statement whose whole selects `eventColumns` of it. */
+export const storedColumns: Identifier = identifiers([...columns, 'bytes'])
 
-/** The same of a joined table, with other expressions in the place of some columns. */
+/** An event of more bytes is not read: it comes without its data, so that it does not hide the others. */
+export const maxReadBytes: number = maxRowBytes - 1024 * 1024
+
+/** Higher than any schema version: what an event without its data has more of it. */
+const largeMark = 1_000_000_000
+
+/** The columns to select of the log, for rows that `eventsOfRows` takes. */
+export const eventColumns: Identifier = new Identifier(eventColumnsText(''))
+
+/**
+ * The same of a joined table, with other expressions in the place of some columns. An event that is too large to be read
+ * has a schema version beyond `largeMark`, and no data.
+ */
 export function eventColumnsOf(
   table: string,
   others: Readonly<Partial<Record<(typeof columns)[number], string>>> = {},
 ): Fragment {
-  return new Fragment([columns.map(name => others[name] ?? `${table}.${name}`).join(', ')], [])
+  return new Fragment([eventColumnsText(`${table}.`, others)], [])
 }
 
-/**
- * The bytes of a page after which it ends, whatever its limit of events: with the first event that reaches them.
- *
- * A prepared statement selects `total`, the bytes up to and with each event, after the event's columns. COPY first looks for
+function eventColumnsText(prefix: string, others: Readonly<Partial<Record<string, string>>> = {}): string {
+  const isLarge = `${prefix}bytes > ${maxReadBytes}`
+  const shown: Partial<Record<string, string>> = {
+    schema_version: `${prefix}schema_version + case when ${isLarge} then ${largeMark} else 0 end`,
+    data: `case when ${isLarge} then 'null' else ${prefix}data end`,
+    headers: `case when ${isLarge} then null else ${prefix}headers end`,
+    ...others,
+  }
+  return columns.map(name => shown[name] ?? `${prefix}${name}`).join(', ')
+}
+
+/*
+ * A page ends with the first event that reaches `maxPageBytes`, whatever its limit of events. A prepared statement selects `total`, the bytes up to and with each event, after the event's columns. COPY first looks for
  * the position of that event (`endOfPage`), and shows only by its length that there was one. Measured with pages of 2000 small
  * events, in µs of the server for each: without a limit 4.7, with the position 5.2, with `total` 6.4.
  */
-export const maxPageBytes: number = 8 * 1024 * 1024
-
 /** Whether a page of rows that end with `total` was ended by its bytes: then there may be more. */
 export function isCut(rows: readonly (readonly unknown[])[]): boolean {
   return Number(rows.at(-1)?.[eventColumnCount] ?? 0) >= maxPageBytes
@@ -70,22 +94,25 @@ export async function eventsOfCopy(log: Log, page: Buffer): Promise<RecordedEven
   while (line.next()) {
     events.push(eventOf(line))
     // A turn of the event loop lets the bytes of the next page arrive meanwhile.
-    if (events.length % turnEvery === 0) await new Promise(setImmediate)
+    if (events.length % turnEvery === 0) await nextTurn()
   }
   return toReaders(log, events)
 }
 
 const turnEvery = 250
 
+const shownBytes = `case when bytes > ${maxReadBytes} then 200 else bytes end`
+
 /**
  * SQL of the position at which a page of a COPY ends: that of the event which reaches the limit of bytes, otherwise `to`.
+ * An event without its data counts as what is left of it, because the length of the page is compared with the limit.
  * `rows` is the rest of a query of events, from `from` on, with the limit of the page.
  */
 export function endOfPage(rows: string, to: number): string {
   return `coalesce((
         select position
         from (
-          select position, sum(bytes) over (order by position rows unbounded preceding) as total
+          select position, sum(${shownBytes}) over (order by position rows unbounded preceding) as total
           ${rows}) as page
         where total >= ${maxPageBytes}
         order by position
@@ -116,7 +143,8 @@ function eventOf(fields: Fields): RecordedEvent {
   const correlation = fields.text()
   const causation = fields.textOrNull()
   const user = fields.textOrNull()
-  return toRecordedEvent(
+  const make = schemaVersion > largeMark ? toLargeEvent : toRecordedEvent
+  return make(
     position,
     stream,
     version,
@@ -173,6 +201,7 @@ function toReaders(log: Log, events: RecordedEvent[]): Awaitable<RecordedEvent[]
   log.telemetry.count('events_read_total', events.length)
   let later = false
   const shaped = events.map((event): Awaitable<RecordedEvent> => {
+    if (event.isTooLarge === true) return event
     const upcast = log.upcasters.apply(event)
     const checked = log.validateOnRead ? validated(log, upcast) : upcast
     later ||= isPromise(checked)
@@ -227,6 +256,21 @@ export function toRecordedEvent(
     userId: userId ?? undefined,
     createdAt,
   }
+}
+
+/** Everything but its data, which throws. */
+function toLargeEvent(...fields: Parameters<typeof toRecordedEvent>): RecordedEvent {
+  const { data: _, ...event } = toRecordedEvent(...fields)
+  const large = { ...event, schemaVersion: event.schemaVersion - largeMark, isTooLarge: true }
+  return Object.defineProperty(large, 'data', {
+    get(): never {
+      throw eventTooLarge(large)
+    },
+  }) as unknown as RecordedEvent
+}
+
+export function eventTooLarge({ id, stream, position }: Pick<RecordedEvent, 'id' | 'stream' | 'position'>): Error {
+  return new EventTooLarge({ eventId: id, stream, position, maxBytes: maxReadBytes })
 }
 
 /** The same event with other data, as an upcaster gives it. */

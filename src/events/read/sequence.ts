@@ -1,6 +1,7 @@
 /** A lazily read sequence of events: iterate it, or take all of it at once. */
 import { abortError } from '../../core/abort.ts'
 
+/** Events that are read while you iterate over them. */
 export interface EventSequence<E> extends AsyncIterable<E> {
   /** Reads to the end, into memory. */
   toArray(): Promise<E[]>

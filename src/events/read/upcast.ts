@@ -25,7 +25,18 @@ import type { RecordedEvent } from '../definition.ts'
 import { UpcasterCycle, UpcasterFailed } from '../errors.ts'
 import { reshapeEvent } from './rows.ts'
 
-/** One step: `defineUpcaster('OrderPlaced', { from: 1, to: 2, run: data => ({ ...data, currency: 'EUR' }) })`. */
+/**
+ * One step: `defineUpcaster('OrderPlaced', { from: 1, to: 2, run: data => ({ ...data, currency: 'EUR' }) })`.
+ *
+ * @example
+ * ```ts
+ * const inCents = defineUpcaster('OrderPlaced', {
+ *   from: 1,
+ *   to: 2,
+ *   run: (old: { customer: string; euros: number }) => ({ customer: old.customer, cents: old.euros * 100 }),
+ * })
+ * ```
+ */
 export function defineUpcaster<Before, After>(type: string, definition: UpcasterDefinition<Before, After>): Upcaster {
   const what = `The upcaster of ${type}`
   refuseUnknownOptions(what, definition, ['from', 'to', 'toType', 'run'])
@@ -53,6 +64,7 @@ export interface UpcasterDefinition<Before, After> {
   run(data: Before, event: RecordedEvent): Awaitable<After>
 }
 
+/** An upcaster, as it was defined. */
 export interface Upcaster extends Definition<'upcaster'> {
   readonly type: string
   readonly from: number | '*'

@@ -24,6 +24,7 @@ import type { Log } from '../log.ts'
 import { uuidPattern } from '../read/log.ts'
 import { type Categories, readCategories } from './categories.ts'
 
+/** A stream, as `store.streams.list()` shows it. */
 export interface StreamDescription {
   readonly stream: string
   readonly category: string | undefined

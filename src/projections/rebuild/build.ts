@@ -19,6 +19,7 @@ import { setPace } from '../../consumers/run/pace.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { sleep, throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs, nextTurn } from '../../core/host.ts'
 import { sql } from '../../database/sql.ts'
 import { lockNotAvailable } from '../../database/sqlstate.ts'
 import type { Log } from '../../events/log.ts'
@@ -79,7 +80,7 @@ export function beginBuild(
   given: Pick<Build, 'consumers' | 'lease' | 'signal' | 'onProgress'> & { consumer: Consumer; from: Lease },
 ): Build {
   const { from, consumer, ...rest } = given
-  const started = { at: performance.now(), checkpoint: from.checkpoint }
+  const started = { at: elapsedMs(), checkpoint: from.checkpoint }
   const larger = { ...consumer, batchSize: Math.max(consumer.batchSize, minBatchSize) }
   return {
     ...rest,
@@ -99,22 +100,22 @@ export async function catchUp(build: Build): Promise<void> {
   const lost = signal ?? new AbortController().signal
   const pages = feed.reader(consumer.filter)
   await renew(log, lease, consumer.leaseMs)
-  let renewedAt = performance.now()
+  let renewedAt = elapsedMs()
   for (;;) {
     const { settled } = await settle(log)
     const isLast = settled - build.checkpoint <= maxRest
     while (build.checkpoint < settled) {
       throwIfAborted(signal)
-      if (performance.now() - renewedAt > consumer.leaseMs / 3) {
+      if (elapsedMs() - renewedAt > consumer.leaseMs / 3) {
         await renew(log, lease, consumer.leaseMs)
-        renewedAt = performance.now()
+        renewedAt = elapsedMs()
       }
       const page = await pages.next(build.checkpoint, settled, pace.limit())
       if (page.events.length === 0) {
         await save(log, lease, { from: build.checkpoint, checkpoint: page.reached }, log.database)
         build.checkpoint = page.reached
       } else {
-        const startedAt = performance.now()
+        const startedAt = elapsedMs()
         const known = { from: build.checkpoint, batchLimit: pace.limit(), attempts: build.attempts }
         const work = { log, consumer, lease, ...known, breaker: undefined, lost }
         const outcome = await applyPage(work, page).catch((error: unknown) => {
@@ -123,7 +124,7 @@ export async function catchUp(build: Build): Promise<void> {
           pages.forget()
         })
         if (outcome === undefined) continue
-        if (outcome.error === undefined) pace.took(outcome.processed, performance.now() - startedAt)
+        if (outcome.error === undefined) pace.took(outcome.processed, elapsedMs() - startedAt)
         if (outcome.end === 'stop') throw outcome.error
         build.checkpoint = outcome.checkpoint
         build.attempts = outcome.attempts
@@ -132,7 +133,7 @@ export async function catchUp(build: Build): Promise<void> {
       }
       report(build, 'building', settled)
       // The embedded engine answers within the same turn: timers and sockets need one of their own.
-      await new Promise(setImmediate)
+      await nextTurn()
     }
     throwIfAborted(signal)
     if (isLast) return
@@ -142,7 +143,7 @@ export async function catchUp(build: Build): Promise<void> {
 export function report(build: Build, phase: RebuildProgress['phase'], head: number): void {
   const { started, checkpoint, events, onProgress } = build
   if (onProgress === undefined) return
-  const seconds = Math.max(0.001, (performance.now() - started.at) / 1000)
+  const seconds = Math.max(0.001, (elapsedMs() - started.at) / 1000)
   const passed = Number(checkpoint - started.checkpoint)
   const left = Number(head > checkpoint ? head - checkpoint : 0)
   const etaMs = passed > 0 ? (left / passed) * seconds * 1000 : undefined

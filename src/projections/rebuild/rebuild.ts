@@ -20,6 +20,7 @@
 import { ensureConsumer } from '../../consumers/consumer.ts'
 import { change } from '../../consumers/operator.ts'
 import { consumerNames } from '../../consumers/schema.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { projectionConsumer } from '../consumer.ts'
@@ -44,7 +45,7 @@ export async function rebuild(
 ): Promise<Rebuilt> {
   const { consumers, prepare } = parts
   const { log } = consumers
-  const startedAt = performance.now()
+  const startedAt = elapsedMs()
   log.database.refuseInsideTransaction('rebuild')
   if (projection.lifecycle === 'live')
     throw new RebuildImpossible({ projection: projection.name, reason: 'it is live and stores nothing' })
@@ -57,7 +58,7 @@ export async function rebuild(
   consumers.wake.changed()
   const outcome = { schema: log.schema, projection: projection.name, position: build.checkpoint, events: build.events }
   log.telemetry.log.info(outcome, 'A projection was rebuilt.')
-  return { position: build.checkpoint, events: build.events, durationMs: performance.now() - startedAt }
+  return { position: build.checkpoint, events: build.events, durationMs: elapsedMs() - startedAt }
 }
 
 /** Runs the rebuild that is pending, if there is one. A log is cut while no process uses it, so one look per store is enough. */

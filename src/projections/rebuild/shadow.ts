@@ -23,6 +23,7 @@ import { ensure, forget, isHeld, type Lease, newOwner, release, take } from '../
 import { consumerNames } from '../../consumers/schema.ts'
 import { sleep } from '../../core/abort.ts'
 import { TimedOut } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
@@ -74,7 +75,7 @@ export async function rebuildIntoShadow(
  * Makes the tables and the row, unless a rebuild by the same code was interrupted: that rebuild is resumed. One by other code
  * is discarded, since some of its rows were written by the old code.
  */
-async function beginShadow(log: Log, projection: Projection, restart: boolean): Promise<void> {
+export async function beginShadow(log: Log, projection: Projection, restart: boolean): Promise<void> {
   const name = shadowName(projection)
   const print = fingerprint(projection)
   await log.database.transaction(async tx => {
@@ -86,7 +87,7 @@ async function beginShadow(log: Log, projection: Projection, restart: boolean): 
         for update`)
       if (row?.held === true) throw new RebuildRunning({ projection: projection.name })
       if (row !== undefined && row.print === print && !restart) return
-      if (row !== undefined) await forgetShadow(log, tx, projection)
+      if (row !== undefined) await discardShadow(log, tx, projection)
       const { from } = projection.options
       const checkpoint = typeof from === 'number' ? from : 0
       const tables = projection.tables.map(({ declared }) => shadowOf(declared).name)
@@ -101,7 +102,7 @@ async function beginShadow(log: Log, projection: Projection, restart: boolean): 
 }
 
 /** Deletes the row, its dead letters and the tables. */
-async function forgetShadow(log: Log, tx: Transaction, projection: Projection): Promise<void> {
+export async function discardShadow(log: Log, tx: Transaction, projection: Projection): Promise<void> {
   const name = shadowName(projection)
   await removeAll(log, [name], tx)
   await forget(log, [name], tx)
@@ -140,7 +141,7 @@ async function switchWhenPossible(
   { signal, switchMs = 600_000 }: RebuildOptions,
 ): Promise<void> {
   const { log } = build.consumers
-  const until = performance.now() + switchMs
+  const until = elapsedMs() + switchMs
   let failures = 0
   for (let attempt = 1; ; attempt++) {
     await catchUp(build)
@@ -159,7 +160,7 @@ async function switchWhenPossible(
       if (error instanceof TailFailed) {
         if (++failures > maxFailures) throw error.cause ?? error
       } else if (!isLocked(error)) throw error
-      if (performance.now() > until)
+      if (elapsedMs() > until)
         throw new TimedOut({ what: `Getting the locks to switch "${projection.name}"`, timeoutMs: switchMs }, error)
       await sleep(delay(backoff, attempt), { signal })
     }

@@ -2,7 +2,7 @@
  * From results and errors to answers. The status of an error follows from its code, in one table; an error that is not
  * ours is logged and answered without its text, because it may have data in it.
  */
-import { isRillflowError } from '../../core/errors.ts'
+import { errorPage, isRillflowError, type RillflowError } from '../../core/errors.ts'
 import type { Page } from '../../core/page.ts'
 import type { Telemetry } from '../../telemetry/telemetry.ts'
 import type { Refused } from './contract.ts'
@@ -30,7 +30,7 @@ const statuses: readonly (readonly [RegExp, number])[] = [
   [/^(invalid_.*|tenant_required|checkpoint_beyond_head)$/, 400],
   [/^overloaded$/, 429],
   [/^(database_.*|connection_lost|store_closed|timed_out|server_in_recovery|authentication_failed|aborted)$/, 503],
-  [/^(directory_unreachable|transaction_timeout|serialization_failed|log_rewound|schema_.*)$/, 503],
+  [/^(server_full|directory_unreachable|transaction_timeout|serialization_failed|log_rewound|schema_.*)$/, 503],
 ]
 
 export function statusOf(code: string): number {
@@ -81,11 +81,16 @@ function describeError(error: unknown): DescribedError {
       headers: {},
       body: refusal('internal', 'The request could not be answered. The reason is in the log.', false, {}),
     }
+  return { status, ...refusalOf(error, status) }
+}
+
+/** The body and the headers of an error of ours. */
+export function refusalOf(error: RillflowError, status: number): Omit<DescribedError, 'status'> {
   const { name: _, code, retryable, message, ...data } = error.toJSON()
   const headers: Record<string, string> = status === 429 || status === 503 ? { 'retry-after': '1' } : {}
-  return { status, headers, body: refusal(String(code), String(message), retryable === true, data) }
+  return { headers, body: refusal(String(code), String(message), retryable === true, data) }
 }
 
 function refusal(code: string, message: string, retryable: boolean, data: Record<string, unknown>): Refused {
-  return { error: { code, message, retryable, data, see: `docs/reference/errors.md#${code}` } }
+  return { error: { code, message, retryable, data, see: errorPage(code) } }
 }

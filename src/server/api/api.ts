@@ -21,6 +21,7 @@ import { Hono } from 'hono'
 import { actingAs } from '../../audit/actor.ts'
 import { abortable, deadline, onAbort } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
+import { looking } from '../../database/looking.ts'
 import type { Log } from '../../events/log.ts'
 import { countCost } from '../../telemetry/cost.ts'
 import { channels } from '../../telemetry/telemetry.ts'
@@ -118,7 +119,9 @@ export function openApi(parts: ApiParts): Api {
         operations: operationsOf(source),
         readings: source && readingsOf(store, source),
       } as ApiRequest
-      const call = (): Promise<unknown> => each.call(given as ApiRequest<never, never, never>)
+      const isLook = each.role === 'read' || each.role === 'watch'
+      const answer = (): Promise<unknown> => each.call(given as ApiRequest<never, never, never>)
+      const call = isLook ? () => looking(answer) : answer
       const cost = { statements: 0, ms: 0 }
       const called = countCost(cost, () => (each.method === 'GET' ? call() : recorded(each, given, call)))
       const result = await abortable(called, limit.signal)

@@ -6,11 +6,13 @@
  * `Contract` has the values that the calls return. `Answer` has them as JSON: times are ISO text, absent fields are left
  * out, and `next` of a last page is null.
  */
+import type { StoredSnapshot } from '../../aggregates/snapshot.ts'
 import type { AuditEntry } from '../../audit/audit.ts'
 import type { DeadLetter, DeadLetterDetails } from '../../consumers/dead-letters/dead-letter.ts'
 import type { DeadLetterGroup } from '../../consumers/dead-letters/groups.ts'
 import type { RetryRequest } from '../../consumers/dead-letters/retry.ts'
 import type { DeadLetterStats } from '../../consumers/dead-letters/stats.ts'
+import type { ConsumerDescription } from '../../consumers/describe.ts'
 import type { ConsumerMetrics } from '../../consumers/insight.ts'
 import type { RunnerDescription } from '../../consumers/runners/runners.ts'
 import type { ConsumerStatus } from '../../consumers/status.ts'
@@ -24,6 +26,7 @@ import type { EventPage } from '../../events/read/list.ts'
 import type { StoredEvent } from '../../events/read/stored.ts'
 import type { Categories } from '../../events/streams/categories.ts'
 import type { StreamDescription } from '../../events/streams/streams.ts'
+import type { RowPage } from '../../projections/list-rows.ts'
 import type { BlamedState, FoldDescription, StateAt, StateStep } from '../../projections/states.ts'
 import type { Problem } from '../../schema/difference.ts'
 import type { Plan } from '../../schema/plan.ts'
@@ -31,6 +34,7 @@ import type { SchemaState } from '../../schema/schema.ts'
 import type { GroupStatus } from '../../subscriptions/status.ts'
 import type { Placement } from '../../tenants/placement.ts'
 import type { TenantStatus } from '../../tenants/status.ts'
+import type { TenantHead } from '../../tenants/tenants.ts'
 import type { Diagnosis } from '../../upkeep/doctor/doctor.ts'
 import type { Explanation } from '../../upkeep/explain/explain.ts'
 import type { Activity, Attempt } from '../../workflows/insight/activity.ts'
@@ -74,17 +78,20 @@ export interface Contract {
   'GET /streams/categories': { answer: Categories }
   'GET /streams/:stream': { answer: StreamDescription }
   'GET /streams/:stream/events': { answer: Page<ShownEvent> }
+  'GET /streams/:stream/snapshots': { answer: Listed<StoredSnapshot> }
   'POST /streams/:stream/append': { answer: AppendResult }
   'POST /streams/:stream/archive': { answer: Done }
   'POST /streams/:stream/restore': { answer: Done }
   'POST /streams/:stream/tombstone': { answer: Done }
 
   'GET /consumers': { answer: Page<ConsumerStatus> }
-  'GET /consumers/:name': { answer: ConsumerStatus }
+  'GET /consumers/:name': { answer: ConsumerDescription }
   'POST /consumers/:name/pause': { answer: Done }
   'POST /consumers/:name/resume': { answer: Done }
   'POST /consumers/:name/reset': { answer: Done }
   'DELETE /consumers/:name': { answer: Done }
+  'GET /projections/:name/rows': { answer: RowPage }
+  'POST /projections/:name/rehearse': { answer: Accepted }
   'POST /projections/:name/rebuild': { answer: Accepted }
   'POST /projections/:name/lifecycle': { answer: Done }
 
@@ -149,6 +156,8 @@ export interface Contract {
   'GET /workers': { answer: Page<WorkerDescription> }
   'POST /runners/:name/promote': { answer: Done }
   'POST /runners/:name/demote': { answer: Done }
+  'POST /runners/:name/pause': { answer: Done }
+  'POST /runners/:name/resume': { answer: Done }
 
   'GET /health/doctor': { answer: Diagnosis }
   'GET /schema': { answer: SchemaDescription }
@@ -161,6 +170,7 @@ export interface Contract {
   'GET /audit': { answer: Page<AuditEntry> }
 
   'GET /tenants': { answer: Page<Placement> }
+  'GET /tenants/heads': { answer: Listed<TenantHead> }
   'GET /tenants/:tenant/status': { answer: TenantStatus }
   'POST /tenants/:tenant/ensure': { answer: Placement }
   'POST /tenants/:tenant/move': { answer: Accepted }
@@ -271,6 +281,8 @@ export interface Figures {
   readonly at: Date
   /** The last settled position. */
   readonly position: number
+  /** The highest position drawn; above `position` while a transaction that has appended is open. */
+  readonly head: number
   /** Positions per second since the last reading; undefined after the first. */
   readonly eventsPerSecond: number | undefined
   readonly oldestReadySeconds: number
@@ -345,7 +357,7 @@ export interface SchemaDescription extends SchemaState {
 
 export interface OperationDescription {
   readonly id: string
-  readonly kind: 'rebuild' | 'repartition' | 'sync' | 'upkeep' | 'move' | 'syncTenants'
+  readonly kind: 'rebuild' | 'rehearse' | 'repartition' | 'sync' | 'upkeep' | 'move' | 'syncTenants'
   readonly target: string
   readonly state: 'running' | 'done' | 'failed' | 'cancelled'
   readonly startedBy: string

@@ -1,16 +1,17 @@
 /** What needs a person, from the figures: in the order of urgency, at most twenty. */
+import { counted } from '../../core/counted.ts'
+import type { LogState } from '../../events/events.ts'
 import type { Figures, Need } from './contract.ts'
-import type { ApiStore } from './source.ts'
 
 const maxNeeds = 20
 /** A consumer that is further behind is shown. */
 const behindSeconds = 60
 
-export async function readNeeds(store: ApiStore, figures: Figures): Promise<Need[]> {
+/** `log` is undefined if it is settled up to its head. */
+export function readNeeds(log: LogState | undefined, figures: Figures): Need[] {
   const needs: Need[] = []
-  const { settled, head, heldBackBy } = await store.events.settled()
-  if (settled < head && heldBackBy.length > 0) {
-    const message = `The log is settled up to ${settled} of ${head}: an open transaction has appended.`
+  if (log !== undefined && log.settled < log.head && log.heldBackBy.length > 0) {
+    const message = `The log is settled up to ${log.settled} of ${log.head}: an open transaction has appended.`
     needs.push({ kind: 'heldBack', level: 'warning', name: undefined, message })
   }
   for (const { name, isPaused, state, lagSeconds, isLeased, deadLetters } of figures.consumers) {
@@ -41,7 +42,7 @@ export async function readNeeds(store: ApiStore, figures: Figures): Promise<Need
       kind: 'consumerStopped',
       level: 'error',
       name: undefined,
-      message: `${figures.executions.parked} executions are parked and wait for an operator.`,
+      message: `${counted(figures.executions.parked, 'execution is parked and waits', 'executions are parked and wait')} for an operator.`,
     })
   return needs.sort((a, b) => Number(a.level === 'warning') - Number(b.level === 'warning')).slice(0, maxNeeds)
 }

@@ -1,5 +1,5 @@
 /** The description of the API for machines, made from the table of routes: OpenAPI 3.1. */
-import { packageVersion } from '../version.ts'
+import { packageVersion } from '../../core/package-version.ts'
 import type { Field, Fields, Route } from './route.ts'
 
 export function openApiDocument(routes: readonly Route[], base: string): object {

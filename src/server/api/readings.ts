@@ -13,8 +13,10 @@ import type { ApiStore } from './source.ts'
 
 export interface StoreReadings {
   figures(): Promise<Figures>
-  /** One at a time; its answer is used again for ten seconds. */
-  expensive<T>(name: string, read: () => Promise<T>): Promise<T>
+  /** One at a time; its answer is used again for ten seconds, or for as long as is said. */
+  expensive<T>(name: string, read: () => Promise<T>, forMs?: number): Promise<T>
+  /** Says that a page is open, so that figures over time have fine points. */
+  look(): void
   /** Figures over time. */
   history(range: HistoryRange): Promise<History>
 }
@@ -35,21 +37,22 @@ export function openReadings({ monitoring, store, source, signal }: ReadingsPart
   let known: { readonly families: readonly Family[]; readonly figures: Figures } | undefined
   const readings: StoreReadings = {
     async figures() {
-      const { families, consumers } = await monitoring.metrics(source)
+      const { families, consumers, head } = await monitoring.metrics(source)
       // The same reading gives the same figures: rates are between two readings.
       if (known?.families === families) return known.figures
       const at = source.log.clock.now()
       const totals = totalsOf(families, at)
-      const figures = figuresOf(families, consumers, totals, before)
+      const figures = { ...figuresOf(families, consumers, totals, before), head }
       before = totals
       known = { families, figures }
       return figures
     },
-    expensive<T>(name: string, read: () => Promise<T>) {
-      const asked = shared.get(name) ?? cached(read, expensiveMs, source.log.clock)
+    expensive<T>(name: string, read: () => Promise<T>, forMs = expensiveMs) {
+      const asked = shared.get(name) ?? cached(read, forMs, source.log.clock)
       shared.set(name, asked)
       return asked() as Promise<T>
     },
+    look: () => ring().look(),
     history: range => ring().read(range),
   }
   let opened: ReturnType<typeof openRing> | undefined
@@ -84,7 +87,7 @@ function figuresOf(
   consumers: readonly ConsumerMetrics[],
   now: Totals,
   before: Totals | undefined,
-): Figures {
+): Omit<Figures, 'head'> {
   const seconds = before === undefined ? 0 : (now.at.getTime() - before.at.getTime()) / 1000
   const rate = (name: 'position' | 'completed' | 'failed'): number | undefined =>
     before === undefined || seconds <= 0 ? undefined : Math.max(0, (now[name] - before[name]) / seconds)

@@ -1,6 +1,6 @@
 /**
  * One live connection. Each topic has a source that puts messages into a small buffer and waits while it is full; the
- * stream takes them out whenever its client reads, at most every 100 ms.
+ * stream takes them out whenever its client reads (`sent-events.ts`).
  */
 import { onAbort, sleep } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
@@ -10,6 +10,8 @@ import type { Operations } from '../api/operations.ts'
 import type { StoreReadings } from '../api/readings.ts'
 import { shownEvent } from '../api/shown.ts'
 import type { ApiStore } from '../api/source.ts'
+import { floodPauseMs, openPace } from './pace.ts'
+import { answerSentEvents, type Outbox, openOutbox } from './sent-events.ts'
 
 export type Topic = 'figures' | 'events' | 'activity' | 'deadLetters' | 'operations'
 export const topics: readonly Topic[] = ['figures', 'events', 'activity', 'deadLetters', 'operations']
@@ -30,11 +32,7 @@ export interface FeedOptions {
   readonly onEnd: () => void
 }
 
-const batchMs = 100
 const figuresMs = 2_000
-const commentMs = 15_000
-const retryMs = 3_000
-const maxBuffered = 500
 /** A client that is further behind is set to now. */
 const maxBehind = 5_000
 
@@ -51,42 +49,7 @@ export async function openFeed(options: FeedOptions): Promise<Response> {
   if (start.gap !== undefined) buffer.add('gap', start.gap)
   for (const source of sourcesOf({ ...options, signal: ended.signal }, start, buffer)) source.catch(() => end())
 
-  const encoder = new TextEncoder()
-  let saidAt = performance.now()
-  let isFirst = true
-  const body = new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        if (isFirst) {
-          isFirst = false
-          controller.enqueue(encoder.encode(`retry: ${retryMs}\n\n`))
-          return
-        }
-        for (;;) {
-          if (ended.signal.aborted) return controller.close()
-          const text = buffer.take() || (performance.now() - saidAt > commentMs ? ':\n\n' : '')
-          if (text !== '') {
-            saidAt = performance.now()
-            controller.enqueue(encoder.encode(text))
-            return
-          }
-          await buffer.filled(Math.max(1, commentMs - (performance.now() - saidAt)), ended.signal)
-          // Messages that come together are sent together.
-          if (!ended.signal.aborted) await sleep(batchMs, { unref: true })
-        }
-      },
-      cancel: end,
-    },
-    { highWaterMark: 0 },
-  )
-  return new Response(body, {
-    headers: {
-      'content-type': 'text/event-stream',
-      'cache-control': 'no-store',
-      'x-accel-buffering': 'no',
-      'x-content-type-options': 'nosniff',
-    },
-  })
+  return answerSentEvents({ outbox: buffer.outbox, take: buffer.take, signal: ended.signal, onLeave: end })
 }
 
 interface Start {
@@ -126,24 +89,48 @@ function sourcesOf(options: FeedOptions, start: Start, buffer: Buffer): Promise<
 
   async function everyTwoSeconds(): Promise<void> {
     while (!signal.aborted) {
+      readings.look()
       buffer.replace('figures', await readings.figures())
       await sleep(figuresMs, { unref: true })
     }
   }
   async function followEvents(): Promise<void> {
-    for await (const event of store.events.tail({ ...filter, from: start.log, signal })) {
-      buffer.add('events', shownEvent(redact.event(event)), { log: event.position })
-      await buffer.room(signal)
+    const pace = openPace()
+    for (let from = start.log; !signal.aborted; ) {
+      for await (const event of store.events.tail({ ...filter, from, signal })) {
+        if (!pace.take()) break
+        from = event.position
+        buffer.add('events', shownEvent(redact.event(event)), { log: from })
+        await buffer.outbox.room(signal)
+      }
+      if (signal.aborted || !(await rests(signal))) return
+      const { settled: to } = await store.events.settled()
+      if (to > from) buffer.add('gap', { topic: 'events', from, to }, { log: to })
+      from = Math.max(from, to)
     }
   }
   async function followActivity(): Promise<void> {
-    for await (const line of store.workflows.watch({ from: start.activity, correlationId, signal })) {
-      const shown = { ...line, error: redact.error(line.error) }
-      if (isWanted('activity')) buffer.add('activity', shown, { activity: line.position })
-      if (isWanted('deadLetters') && isForGood(line.kind, line.outcome)) buffer.add('deadLetters', shown)
-      await buffer.room(signal)
+    const pace = openPace()
+    for (let from = start.activity; !signal.aborted; from = 'now') {
+      for await (const line of store.workflows.watch({ from, correlationId, signal })) {
+        if (!pace.take()) break
+        const shown = { ...line, error: redact.error(line.error) }
+        if (isWanted('activity')) buffer.add('activity', shown, { activity: line.position })
+        if (isWanted('deadLetters') && isForGood(line.kind, line.outcome)) buffer.add('deadLetters', shown)
+        await buffer.outbox.room(signal)
+      }
+      if (signal.aborted || !(await rests(signal))) return
+      buffer.add('gap', { topic: 'activity' })
     }
   }
+}
+
+/** After a flood; false if the feed ends meanwhile. */
+function rests(signal: AbortSignal): Promise<boolean> {
+  return sleep(floodPauseMs, { signal, unref: true }).then(
+    () => true,
+    () => false,
+  )
 }
 
 /** A failure that is not retried is a dead letter. */
@@ -152,70 +139,39 @@ function isForGood(kind: string, outcome: string | undefined): boolean {
 }
 
 interface Buffer {
+  readonly outbox: Outbox
   add(topic: Topic | 'gap', message: object, at?: { log?: number; activity?: number }): void
   /** Only the latest is sent. */
   replace(topic: Topic, message: object): void
   /** Everything that has been added, as text; empty if nothing was. */
   take(): string
-  /** Resolves when something is there, or after a while. */
-  filled(withinMs: number, signal: AbortSignal): Promise<void>
-  /** Resolves when there is room for more. */
-  room(signal: AbortSignal): Promise<void>
 }
 
 function openBuffer(start: Start): Buffer {
+  const outbox = openOutbox()
   const messages = new Map<string, object[]>()
-  let count = 0
   let place = { log: start.log, activity: start.activity === 'now' ? '' : String(start.activity) }
-  let wake = (): void => {}
-  const waiting = new Set<() => void>()
   return {
+    outbox,
     add(topic, message, at) {
       const list = messages.get(topic) ?? []
       messages.set(topic, list)
       list.push(message)
-      count++
       if (at?.log !== undefined) place = { ...place, log: at.log }
       if (at?.activity !== undefined) place = { ...place, activity: String(at.activity) }
-      wake()
+      outbox.added()
     },
     replace(topic, message) {
       messages.set(topic, [message])
-      wake()
+      outbox.added()
     },
     take() {
       if (messages.size === 0) return ''
       const id = `e${place.log}.a${place.activity}`
       const text = [...messages].map(([topic, list]) => `event: ${topic}\nid: ${id}\ndata: ${JSON.stringify(list)}\n\n`)
       messages.clear()
-      count = 0
-      for (const go of [...waiting]) go()
+      outbox.emptied()
       return text.join('')
-    },
-    async filled(withinMs, signal) {
-      if (messages.size > 0) return
-      await new Promise<void>(resolve => {
-        const timer = setTimeout(resolve, withinMs)
-        const release = onAbort(signal, resolve)
-        wake = () => {
-          clearTimeout(timer)
-          release()
-          resolve()
-        }
-      })
-      wake = () => {}
-    },
-    async room(signal) {
-      if (count < maxBuffered) return
-      await new Promise<void>(resolve => {
-        const go = (): void => {
-          waiting.delete(go)
-          release()
-          resolve()
-        }
-        const release = onAbort(signal, () => resolve())
-        waiting.add(go)
-      })
     },
   }
 }

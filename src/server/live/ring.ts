@@ -1,6 +1,6 @@
 /**
  * The figures of the last 24 hours, in the memory of this process: 5 minutes at 2 s, an hour at 10 s, a day at 2 min.
- * It is sampled every 2 s while a page is open and every 10 s otherwise, from the reading that all viewers share.
+ * It is sampled every 2 s while a page or a live feed is open and every 10 s otherwise, from the reading that all viewers share.
  * A fresh process knows only how the log has grown, which the times of its events tell.
  */
 import { sleep } from '../../core/abort.ts'
@@ -29,6 +29,8 @@ const lookMs = 15_000
 const pastPoints = 12
 
 export interface Ring {
+  /** A page is open: from now on every 2 s. Called for as long as it is. */
+  look(): void
   read(range: HistoryRange): Promise<History>
 }
 
@@ -37,6 +39,7 @@ export function openRing(store: ApiStore, readings: StoreReadings, signal: Abort
   const series = new Map<string, Map<HistoryRange, [at: number, value: number][]>>()
   let lookedAt = Number.NEGATIVE_INFINITY
   let begun: Promise<void> | undefined
+  let wake = (): void => {}
 
   const add = (name: string, at: number, value: number | undefined): void => {
     if (value === undefined || (!series.has(name) && series.size >= maxSeries)) return
@@ -65,21 +68,37 @@ export function openRing(store: ApiStore, readings: StoreReadings, signal: Abort
     await sample()
     void sampleOn()
   }
+  const start = (): Promise<void> => {
+    begun ??= begin().catch(error => {
+      begun = undefined
+      throw error
+    })
+    return begun
+  }
+  /** The first look after a while does not wait for the next sample of an unseen store. */
+  const look = (): void => {
+    const isFirst = performance.now() - lookedAt >= lookMs
+    lookedAt = performance.now()
+    if (isFirst) wake()
+  }
   const sampleOn = async (): Promise<void> => {
     while (!signal.aborted) {
       const isLooked = performance.now() - lookedAt < lookMs
-      await sleep(isLooked ? watchedMs : idleMs, { signal, unref: true }).catch(() => {})
+      const looked = new AbortController()
+      wake = () => looked.abort()
+      const until = AbortSignal.any([signal, looked.signal])
+      await sleep(isLooked ? watchedMs : idleMs, { signal: until, unref: true }).catch(() => {})
       if (!signal.aborted) await sample().catch(() => {})
     }
   }
   return {
+    look() {
+      look()
+      void start().catch(() => {})
+    },
     async read(range) {
-      lookedAt = performance.now()
-      begun ??= begin().catch(error => {
-        begun = undefined
-        throw error
-      })
-      await begun
+      look()
+      await start()
       const found: Series[] = [...series].map(([name, points]) => ({ name, points: points.get(range)! }))
       return { range, everyMs: ranges[range].everyMs, isOfProcess: true, series: found }
     },

@@ -21,9 +21,10 @@
  *
  * The lock of a store's folder lies next to the data and is not part of a backup.
  */
-import { randomUUID } from 'node:crypto'
+
 import { mkdir, rename, rm, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
+import { elapsedMs, randomId } from '../../core/host.ts'
 import { pgliteMajor } from '../../database/pglite/folder.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -72,20 +73,20 @@ export async function backUp(log: Log, { output, signal, onProgress }: BackupOpt
     throw new BackupUnsupported({ place: database.engine === 'postgres' ? 'server' : 'memory' })
   const path = resolve(output)
   await refuseExisting(path)
-  const draft = `${path}.${randomUUID()}.unfinished`
+  const draft = `${path}.${randomId()}.unfinished`
   await mkdir(join(draft, 'data'), { recursive: true, mode: 0o700 })
   try {
     const { position, folders, pausedMs } = await database.files.hold(async held => {
-      const startedAt = performance.now()
+      const startedAt = elapsedMs()
       const [row] = await held.run<{ position: number }>(sql`/* backup.position */
-        select case when is_called then last_value else last_value - 1 end as position
-        from ${names.events_position}`)
+        select head as position
+        from ${names.settle}()`)
       const { files, folders } = await listFiles(held.folder)
       const wanted = files.filter(file => !ofProcess.has(file.path))
       for (const folder of folders) await mkdir(join(draft, 'data', folder), { recursive: true, mode: 0o700 })
       const onFile = fileProgress('copying', wanted, onProgress)
       await copyFiles(held.folder, join(draft, 'data'), wanted, { signal, onFile })
-      return { position: row!.position, folders, pausedMs: performance.now() - startedAt }
+      return { position: row!.position, folders, pausedMs: elapsedMs() - startedAt }
     }, signal)
     const { files } = await listFiles(draft)
     const manifest: BackupManifest = {

@@ -6,11 +6,12 @@
  * A damaged backup is found before anything is written, and the folder appears complete or not at all. The backup is only
  * read, so it can be restored again.
  */
-import { randomUUID } from 'node:crypto'
+
 import { mkdir, readdir, rename, rm, rmdir } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { throwIfAborted } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
+import { randomId } from '../../core/host.ts'
 import type { Database } from '../../database/database.ts'
 import { FolderNotEmpty } from '../../database/errors.ts'
 import { sql } from '../../database/sql.ts'
@@ -46,6 +47,14 @@ export interface RestoreResult {
   readonly cut: CutResult | undefined
 }
 
+/**
+ * Restores a backup of an embedded store into an empty folder.
+ *
+ * @example
+ * ```ts
+ * const restore = (input: string, folder: string) => restoreBackup({ input, folder })
+ * ```
+ */
 export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
   const { toPosition, signal, onProgress } = options
   const [input, folder] = [resolve(options.input), resolve(options.folder)]
@@ -58,7 +67,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
     await verifyFile(input, file)
     onVerified(file)
   })
-  const draft = `${folder}.${randomUUID()}.unfinished`
+  const draft = `${folder}.${randomId()}.unfinished`
   await mkdir(draft, { recursive: true, mode: 0o700 })
   try {
     for (const each of folders) await mkdir(join(draft, each), { recursive: true, mode: 0o700 })
@@ -111,8 +120,8 @@ async function openAndCut(
   try {
     const { schema, position } = manifest
     const [row] = await database.run<{ position: number }>(sql`/* backup.restored_position */
-      select case when is_called then last_value else last_value - 1 end as position
-      from ${logNames(schema).events_position}`)
+      select head as position
+      from ${logNames(schema).settle}()`)
     if (row!.position !== position)
       throw new BackupUnreadable({ input, reason: `its log ends at position ${row!.position} instead of ${position}` })
     if (toPosition === undefined || toPosition >= row!.position) return undefined

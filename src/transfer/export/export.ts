@@ -39,6 +39,7 @@
 import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, lstat, mkdir, mkdtemp, open, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { optionNames } from '../../core/options.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { logNames } from '../../events/log.ts'
@@ -46,6 +47,7 @@ import { library } from '../../parts.ts'
 import { SchemaMissing } from '../../schema/errors.ts'
 import { expected } from '../../schema/expected.ts'
 import { readHistory, refuseForeignHistory } from '../../schema/history.ts'
+import { readDrawn, readNumbers } from '../../schema/numbers.ts'
 import { readShapes, type TableShape } from '../table-shape.ts'
 import { maxTransferMs, type StoreLocation } from '../transfer.ts'
 import { ExportExists, NotExportable } from './errors.ts'
@@ -70,6 +72,13 @@ export interface ExportOptions {
   readonly onProgress?: ((progress: ExportProgress) => void) | undefined
   readonly signal?: AbortSignal | undefined
 }
+
+export const exportOptionNames: readonly string[] = optionNames<ExportOptions>({
+  output: true,
+  includeSnapshots: true,
+  onProgress: true,
+  signal: true,
+})
 
 export async function exportStore(location: StoreLocation, options: ExportOptions): Promise<ExportManifest> {
   const output = resolve(options.output)
@@ -200,15 +209,11 @@ async function readMigrations(tx: Executor, schema: string): Promise<ExportManif
 
 /** A sequence that no migration has made belongs to an object that an import could not make again. */
 async function readSequences(tx: Executor, schema: string, isKnown: boolean): Promise<ExportManifest['sequences']> {
-  const rows = await tx.run<{ name: string; drawn: number }>(sql`/* export.sequences */
-    select sequencename::text as name, coalesce(last_value, 0) as drawn
-    from pg_sequences
-    where schemaname = ${schema}::text
-    order by sequencename collate "C"`)
-  const unknown = rows.find(({ name }) => isKnown && !Object.hasOwn(expected.sequences, name))
+  const drawn = await readDrawn(tx, schema, await readNumbers(tx, schema))
+  const unknown = Object.keys(drawn).find(name => isKnown && !Object.hasOwn(expected.sequences, name))
   if (unknown !== undefined)
-    throw new NotExportable({ schema, object: `sequence "${unknown.name}"`, reason: 'does not belong to the store' })
-  return Object.fromEntries(rows.map(({ name, drawn }) => [name, drawn]))
+    throw new NotExportable({ schema, object: `sequence "${unknown}"`, reason: 'does not belong to the store' })
+  return drawn
 }
 
 async function readMoment(tx: Executor, schema: string): Promise<Pick<ExportManifest, 'position' | 'createdAt'>> {

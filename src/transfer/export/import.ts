@@ -7,10 +7,12 @@
  * The schema is prepared at the version of the export, because its rows are of that version. The migrations since then
  * run afterwards, as they did in every other store.
  */
+
 import { freeAll } from '../../consumers/operator.ts'
 import { removeAllRunners } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { throwIfAborted } from '../../core/abort.ts'
+import { optionNames } from '../../core/options.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
@@ -19,6 +21,7 @@ import { library } from '../../parts.ts'
 import { type FoundTable, hasRows, readTables } from '../../schema/catalogue.ts'
 import { readHistory } from '../../schema/history.ts'
 import { lockKey } from '../../schema/migrate.ts'
+import { raiseDrawn, readNumbers } from '../../schema/numbers.ts'
 import type { Library } from '../../schema/part.ts'
 import { makePlan } from '../../schema/plan.ts'
 import { releaseWorkers } from '../../workflows/work/rescue.ts'
@@ -43,6 +46,12 @@ export interface StoreImportOptions {
   readonly onProgress?: ((progress: ExportProgress) => void) | undefined
   readonly signal?: AbortSignal | undefined
 }
+
+export const importOptionNames: readonly string[] = optionNames<StoreImportOptions>({
+  input: true,
+  onProgress: true,
+  signal: true,
+})
 
 export async function importStore(location: StoreLocation, options: StoreImportOptions): Promise<ExportManifest> {
   const { input, signal } = options
@@ -126,7 +135,7 @@ async function migrateWithin(tx: Transaction, schema: string, objects: Library):
 }
 
 /** The tables into which the migrations themselves insert rows. */
-const filledByMigrations: readonly string[] = ['migrations', 'inline_changes']
+const filledByMigrations: readonly string[] = ['migrations', 'inline_changes', 'counters']
 
 async function refuseRows(tx: Transaction, schema: string, objects: Library, names: readonly string[]): Promise<void> {
   const refuse = (reason: string): never => {
@@ -237,21 +246,13 @@ export async function setSequences(
   schema: string,
   sequences: Readonly<Record<string, number>>,
 ): Promise<void> {
-  for (const [name, drawn] of Object.entries(sequences)) {
-    const sequence = identifier(schema, name)
-    await tx.run(sql`/* export.set_sequence */
-      select setval(${sequence.quoted}::regclass, greatest(${drawn}::bigint, last_value))
-      from ${sequence}
-      where ${drawn}::bigint > 0`)
-  }
-  const { events, events_position: position } = logNames(schema)
-  await tx.run(sql`/* export.set_position */
-    select setval(${position.quoted}::regclass, needed.position)
-    from (
-      select greatest(
-        (select max(position) from ${events}),
-        (select max(checkpoint) from ${consumerNames({ schema }).consumers})) as position) as needed, ${position} as s
-    where needed.position > case when s.is_called then s.last_value else 0 end`)
+  const numbers = await readNumbers(tx, schema)
+  for (const [name, drawn] of Object.entries(sequences)) await raiseDrawn(tx, schema, numbers, name, drawn)
+  const [needed] = await tx.run<{ position: number }>(sql`/* export.highest_position */
+    select greatest(
+      (select max(position) from ${logNames(schema).events}),
+      (select max(checkpoint) from ${consumerNames({ schema }).consumers}), 0) as position`)
+  await raiseDrawn(tx, schema, numbers, 'events_position', needed!.position)
 }
 
 /**

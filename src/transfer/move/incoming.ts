@@ -11,7 +11,7 @@
  * schema and compares. So a mover that was taken for dead, and comes back while another continues in its place, changes
  * nothing more; and a process that takes over, activates or discards waits for the one transaction that may be open.
  */
-import { randomUUID } from 'node:crypto'
+import { randomId } from '../../core/host.ts'
 import type { Database, Executor, Transaction } from '../../database/database.ts'
 import { identifier, literal, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
@@ -19,6 +19,7 @@ import { library } from '../../parts.ts'
 import { emptyHistory, functionName, historySteps, readHistory } from '../../schema/history.ts'
 import { lockKey } from '../../schema/migrate.ts'
 import { migrationName } from '../../schema/migration.ts'
+import { readNumbers } from '../../schema/numbers.ts'
 import { maxTransferMs } from '../transfer.ts'
 import { MoveRefused, MoveTakenOver } from './errors.ts'
 import type { Move } from './move.ts'
@@ -35,7 +36,7 @@ export interface Claim {
 /** Makes the incoming schema, or takes over the one that an earlier mover has left. */
 export async function claimIncoming(move: Move, signal: AbortSignal | undefined): Promise<Claim> {
   await refuseUnfit(move)
-  const claim: Claim = { mark: `${markPrefix}${randomUUID()}`, signal }
+  const claim: Claim = { mark: `${markPrefix}${randomId()}`, signal }
   const { target, incoming } = move
   const work = async (tx: Transaction, mark: string | undefined): Promise<void> => {
     const occupant = await readOccupant(tx, target.schema)
@@ -69,7 +70,8 @@ async function refuseUnfit({ source, target }: Move): Promise<void> {
 
 async function makeIncoming(tx: Transaction, { target, incoming }: Move, hasMarker: boolean): Promise<void> {
   if (hasMarker) await removeMovedMarker(tx, target.schema)
-  for (const step of historySteps(emptyHistory(library), target.schema)) await tx.query(step.sql)
+  const numbers = await readNumbers(tx, target.schema)
+  for (const step of historySteps(emptyHistory(library, numbers), target.schema)) await tx.query(step.sql)
   await tx.query(`alter schema ${identifier(target.schema)} rename to ${identifier(incoming)}`)
   if (hasMarker) await writeMovedMarker(tx, target.schema)
 }

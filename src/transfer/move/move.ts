@@ -47,7 +47,9 @@
  * server and have to be set up on the target. A table other than `events` is copied in one transaction, so its copy
  * begins anew after an interruption.
  */
+
 import { throwIfAborted } from '../../core/abort.ts'
+import { elapsedMs } from '../../core/host.ts'
 import type { Transaction } from '../../database/database.ts'
 import { identifier } from '../../database/sql.ts'
 import { maxTransferMs, type StoreLocation } from '../transfer.ts'
@@ -79,6 +81,9 @@ export interface MoveProgress {
   /** Rows of this table that were copied in this pass, of `totalRows` that differ. */
   readonly rows: number
   readonly totalRows: number
+  /** Of a move between nodes of a Citus cluster, which counts no rows. */
+  readonly copiedBytes?: number | undefined
+  readonly totalBytes?: number | undefined
 }
 
 /** The rows that all passes have copied together. Rows that changed between two passes are counted in both. */
@@ -152,7 +157,7 @@ export async function switchOver(move: Move, options: SwitchOptions = {}): Promi
     events: copied.events + last.events,
     bytes: copied.bytes + last.bytes,
     passes: copied.passes + 1,
-    pausedMs: performance.now() - pausedAt,
+    pausedMs: elapsedMs() - pausedAt,
   }
 }
 

@@ -32,7 +32,7 @@ function hasMarker({ unknown }: History): boolean {
 }
 
 export async function writeMovedMarker(tx: Transaction, schema: string): Promise<void> {
-  const empty = { hasSchema: false, hasStore: false, pending: [movedAway], outdated: [] }
+  const empty = { numbers: 'announced' as const, hasSchema: false, hasStore: false, pending: [movedAway], outdated: [] }
   for (const step of historySteps(empty, schema)) await tx.query(step.sql)
 }
 

@@ -10,10 +10,11 @@
  * (`copy-changes.ts`), events by ranges of positions (`copy-events.ts`).
  */
 import { consumerNames } from '../../consumers/schema.ts'
-import type { Executor, Transaction } from '../../database/database.ts'
+import type { Transaction } from '../../database/database.ts'
 import { DatabaseFailed } from '../../database/errors.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { logNames } from '../../events/log.ts'
+import { raiseDrawn, readDrawn, readNumbers } from '../../schema/numbers.ts'
 import { maxTransferMs } from '../transfer.ts'
 import { copyChanges, readOldestOpen } from './copy-changes.ts'
 import { copyEvents } from './copy-events.ts'
@@ -164,28 +165,11 @@ async function readSettled({ move: { source } }: Mover): Promise<number> {
  */
 async function copySequences(source: Transaction, move: Move, target: Transaction): Promise<void> {
   const { schema } = move.source
-  const sequences = await source.run<{ name: string }>(sql`/* move.sequences */
-    select c.relname::text as name
-    from pg_class as c
-    join pg_namespace as n on n.oid = c.relnamespace
-    where n.nspname = ${schema}::text
-      and c.relkind = 'S'`)
+  const drawn = await readDrawn(source, schema, await readNumbers(source, schema))
   const used = await readUsed(source, schema)
-  const copy = async ({ name }: { name: string }): Promise<void> => {
-    const [drawn, there] = await Promise.all([readDrawn(source, schema, name), readDrawn(target, move.incoming, name)])
-    const needed = Math.max(drawn, used[name] ?? 0)
-    if (needed <= there) return
-    await target.run(sql`/* move.set_sequence */
-      select setval(${identifier(move.incoming, name).quoted}::text::regclass, ${needed}::bigint)`)
-  }
-  await Promise.all(sequences.map(copy))
-}
-
-async function readDrawn(executor: Executor, schema: string, sequence: string): Promise<number> {
-  const [row] = await executor.run<{ drawn: number }>(sql`/* move.drawn */
-    select case when is_called then last_value else last_value - 1 end as drawn
-    from ${identifier(schema, sequence)}`)
-  return row!.drawn
+  const numbers = await readNumbers(target, move.incoming)
+  for (const [name, last] of Object.entries(drawn))
+    await raiseDrawn(target, move.incoming, numbers, name, Math.max(last, used[name] ?? 0))
 }
 
 /** The highest numbers that rows have, in case a sequence is behind them. */

@@ -21,6 +21,7 @@
 
 import { deadline, sleep } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { DatabaseFailed } from '../../database/errors.ts'
@@ -51,7 +52,7 @@ export interface StoppedWriters {
   readonly tx: Transaction
   /** Aborts with the caller's signal, or when the pause gets too long. */
   readonly signal: AbortSignal
-  /** Since when writers may have been waiting, by `performance.now()`. */
+  /** Since when writers may have been waiting, by `elapsedMs()`. */
   readonly since: number
 }
 
@@ -63,7 +64,7 @@ export async function withWritersStopped<T>(
 ): Promise<T> {
   const { lockTimeoutMs = defaults.lockTimeoutMs, stopTimeoutMs = defaults.stopTimeoutMs } = options
   const { maxPauseMs = defaults.maxPauseMs } = options
-  const giveUpAt = performance.now() + stopTimeoutMs
+  const giveUpAt = elapsedMs() + stopTimeoutMs
   for (let attempt = 1; ; attempt++) {
     const lockMs = Math.min(lockTimeoutMs, lockTimeoutMs * firstTryShare * 2 ** (attempt - 1))
     const limitMs = lockMs + maxPauseMs
@@ -72,7 +73,7 @@ export async function withWritersStopped<T>(
     try {
       return await source.database.transaction(
         async tx => {
-          const since = performance.now()
+          const since = elapsedMs()
           await lockTables(tx, source.schema, { lockMs, limitMs })
           // By its oid, because the schema has another name at the end.
           const oid = await readOid(tx, source.schema)
@@ -85,7 +86,7 @@ export async function withWritersStopped<T>(
       )
     } catch (error) {
       if (!(error instanceof NotYet)) throw error
-      if (performance.now() > giveUpAt) {
+      if (elapsedMs() > giveUpAt) {
         const holders = await readHolders(source)
         throw new MoveHeldUp({ schema: source.schema, timeoutMs: stopTimeoutMs, holders }, error)
       }

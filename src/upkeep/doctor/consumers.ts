@@ -1,14 +1,15 @@
 /** Checks consumers: whether they run, how far they are behind, and their dead letters. */
+
 import { ownerName } from '../../consumers/dead-letters/owner.ts'
-import {
-  countOpenDeadLetters,
-  readAbandonedLeases,
-  readWaitingRebuilds,
-  type WaitingRebuild,
-} from '../../consumers/insight.ts'
+import { countDeadLetters } from '../../consumers/dead-letters/stats.ts'
+import { readAbandonedLeases, readWaitingRebuilds, type WaitingRebuild } from '../../consumers/insight.ts'
 import { type RowStatus, readStatus } from '../../consumers/status.ts'
+import { counted } from '../../core/counted.ts'
 import type { Log } from '../../events/log.ts'
 import type { Check, DoctorLimits, DoctorParts, FoundProblem } from './doctor.ts'
+
+/** Of an owner and a state, this count stands for that many or more. */
+const maxCounted = 10_000
 
 export function checkConsumers({ log, consumers }: DoctorParts, { lagMs }: DoctorLimits): Check[] {
   let statuses: Promise<RowStatus[]> | undefined
@@ -56,7 +57,7 @@ function findStopped(status: RowStatus): FoundProblem | undefined {
   if (attempts === 0) return undefined
   return {
     level: 'warning',
-    message: `Consumer "${name}" has failed ${attempts} times in a row at the event after position ${checkpoint}${error}.`,
+    message: `Consumer "${name}" has failed ${counted(attempts, 'time')} in a row at the event after position ${checkpoint}${error}.`,
     fix: 'Fix its code. The event is tried again without further action.',
   }
 }
@@ -67,7 +68,7 @@ function findLag(status: RowStatus, lagMs: number): FoundProblem | undefined {
   const holder = lease === undefined ? 'no runner runs it' : `${lease.owner} runs it`
   return {
     level: 'warning',
-    message: `Consumer "${name}" is ${lag} positions and ${Math.round(lagSeconds)} s behind, and ${holder}.`,
+    message: `Consumer "${name}" is ${counted(lag, 'position')} and ${Math.round(lagSeconds)} s behind, and ${holder}.`,
     // As long as its row exists, retention keeps all events that it has not read.
     fix:
       lease === undefined
@@ -81,7 +82,7 @@ function toOrphanProblem(status: RowStatus): FoundProblem {
   const tables = kind === 'projection' ? ' With { dropTables: true } its tables are dropped, too.' : ''
   return {
     level: 'warning',
-    message: `No process has the code of consumer "${name}". It is ${lag} positions behind, and retention keeps all events after its checkpoint.`,
+    message: `No process has the code of consumer "${name}". It is ${counted(lag, 'position')} behind, and retention keeps all events after its checkpoint.`,
     fix: `If it is no longer needed, call ${callOf('remove', status)}, or run: rillflow consumers remove.${tables} Otherwise start a program that has its code.`,
   }
 }
@@ -133,14 +134,19 @@ function toRebuildProblem({ projection, reason }: WaitingRebuild): FoundProblem 
 }
 
 async function findDeadLetters(log: Log): Promise<FoundProblem[]> {
-  const counts = await countOpenDeadLetters(log)
-  return counts.map(({ owner, count }) => {
+  const { items } = await countDeadLetters(log, { limit: 1_000 })
+  return items.flatMap(({ open, retrying, ...owner }) => {
+    const count = open + retrying
+    if (count === 0) return []
     const name = ownerName(owner)
     const kind = owner.handler === undefined ? 'Consumer' : 'Handler'
-    return {
-      level: 'warning' as const,
-      message: `${kind} "${name}" has ${count} open dead ${count === 1 ? 'letter' : 'letters'}.`,
-      fix: `Fix the cause, then retry them with store.deadLetters.retryAll, or run: rillflow dead-letters retry ${name} --all. Or resolve them.`,
-    }
+    const said = count >= maxCounted ? `${maxCounted} or more` : count
+    return [
+      {
+        level: 'warning' as const,
+        message: `${kind} "${name}" has ${said} open dead ${count === 1 ? 'letter' : 'letters'}.`,
+        fix: `Fix the cause, then retry them with store.deadLetters.retryAll, or run: rillflow dead-letters retry ${name} --all. Or resolve them.`,
+      },
+    ]
   })
 }

@@ -2,7 +2,7 @@
  * The doctor: looks for everything that is wrong with a store, or will be, changes nothing, and says how to fix each
  * problem it finds.
  *
- *     schema ─ server ─ transactions ─ tables ─ consumers ─ workflows          each a list of checks
+ *     schema ─ server ─ transactions ─ tables ─ sizes ─ consumers ─ workflows          each a list of checks
  *
  * A check that finds no problem gives a finding of level `ok`, so that the report shows every check. A check that
  * cannot be made, because a permission is missing or because the schema is not as it should be, gives a warning that
@@ -18,6 +18,7 @@ import type { Schema } from '../../schema/schema.ts'
 import { checkConsumers } from './consumers.ts'
 import { checkSchema, checkTables } from './schema.ts'
 import { checkServer } from './server.ts'
+import { checkSizes } from './sizes.ts'
 import { checkTransactions } from './transactions.ts'
 import { checkWorkflows } from './workflows.ts'
 
@@ -42,6 +43,8 @@ export interface Finding {
   readonly message: string
   /** How to fix it: a call, a statement or a command. Undefined if there is no problem. */
   readonly fix: string | undefined
+  /** The ids or names that it is about, where the message has no room for them. */
+  readonly of?: readonly string[] | undefined
 }
 
 export interface DoctorParts {
@@ -63,6 +66,7 @@ export interface FoundProblem {
   readonly level: 'warning' | 'error'
   readonly message: string
   readonly fix: string
+  readonly of?: readonly string[] | undefined
 }
 
 export async function examine(parts: DoctorParts, options: DoctorOptions = {}): Promise<Diagnosis> {
@@ -70,15 +74,27 @@ export async function examine(parts: DoctorParts, options: DoctorOptions = {}): 
   checkWhole('oldTransactionMs', oldTransactionMs, 0)
   checkWhole('lagMs', lagMs, 0)
   parts.log.database.refuseInsideTransaction('doctor')
+  const findings = await runChecks(checksOf(parts, { oldTransactionMs, lagMs }), { signal })
+  return { isHealthy: !findings.some(finding => finding.level === 'error'), findings }
+}
+
+/** One after the other. `onProgress` is called after each. */
+export async function runChecks(
+  checks: readonly Check[],
+  { signal, onProgress }: { signal?: AbortSignal | undefined; onProgress?: OnChecked | undefined },
+): Promise<Finding[]> {
   const findings: Finding[] = []
-  for (const { name, ok, find } of checksOf(parts, { oldTransactionMs, lagMs })) {
+  for (const [at, { name, ok, find }] of checks.entries()) {
     throwIfAborted(signal)
     const problems = await find().catch((error: unknown) => [checkFailed(error)])
     if (problems.length === 0) findings.push({ check: name, level: 'ok', message: ok, fix: undefined })
     else findings.push(...problems.map(problem => ({ check: name, ...problem })))
+    onProgress?.({ done: at + 1, total: checks.length })
   }
-  return { isHealthy: !findings.some(finding => finding.level === 'error'), findings }
+  return findings
 }
+
+export type OnChecked = (progress: { readonly done: number; readonly total: number }) => void
 
 function checksOf(parts: DoctorParts, limits: DoctorLimits): Check[] {
   const { log } = parts
@@ -87,6 +103,7 @@ function checksOf(parts: DoctorParts, limits: DoctorLimits): Check[] {
     ...checkServer(log),
     ...checkTransactions(log, limits),
     ...checkTables(log),
+    ...checkSizes(log),
     ...checkConsumers(parts, limits),
     ...checkWorkflows(log),
   ]

@@ -1,4 +1,5 @@
 /** Checks the work of handlers: whether there is a worker that can do it, and whether anything is stuck. */
+import { counted } from '../../core/counted.ts'
 import type { Log } from '../../events/log.ts'
 import { listHandlers } from '../../workflows/insight/handlers.ts'
 import { readLostWorkers, readParkedLanes } from '../../workflows/insight/queues.ts'
@@ -16,7 +17,7 @@ export function checkWorkflows(log: Log): Check[] {
           if (workers > 0 || count === 0) return []
           return {
             level: 'warning' as const,
-            message: `${count} executions wait for version ${version} of handler "${handler}", and no runner has its code.`,
+            message: `${counted(count, 'execution waits', 'executions wait')} for version ${version} of handler "${handler}", and no runner has its code.`,
             fix: 'Start a program that registers it (store.start(), or rillflow run), or cancel the workflows that wait for it: rillflow workflows cancel ID.',
           }
         })
@@ -29,7 +30,7 @@ export function checkWorkflows(log: Log): Check[] {
         const workers = await readLostWorkers(log)
         return workers.map(({ worker, executions }) => ({
           level: 'warning' as const,
-          message: `Runner ${worker} has sent no heartbeat for longer than its lease, and still has ${executions} executions.`,
+          message: `Runner ${worker} has sent no heartbeat for longer than its lease, and still has ${counted(executions, 'execution')}.`,
           fix: 'Start a program that runs handlers (store.start(), or rillflow run). Any runner that has their handlers takes the executions over.',
         }))
       },
@@ -43,7 +44,7 @@ export function checkWorkflows(log: Log): Check[] {
           if (open.parked === 0) return []
           return {
             level: 'warning' as const,
-            message: `${open.parked} executions of version ${version} of handler "${handler}" are parked, because its code does not fit their recorded steps.`,
+            message: `${counted(open.parked, 'execution')} of version ${version} of handler "${handler}" cannot continue: parked, because the code does not fit the recorded steps.`,
             fix: 'Deploy code that fits and resume them (rillflow workflows resume ID), or dead-letter them (rillflow workflows reject ID). store.workflows.executions.list({ state: "parked" }) and rillflow workflows list --state parked show them.',
           }
         })
@@ -56,7 +57,7 @@ export function checkWorkflows(log: Log): Check[] {
         const lanes = await readParkedLanes(log)
         return lanes.map(({ lane, executions }) => ({
           level: 'warning' as const,
-          message: `Lane ${lane} is parked behind a dead letter, with ${executions} executions in it.`,
+          message: `Lane ${lane} is parked behind a dead letter, with ${counted(executions, 'execution')} in it.`,
           fix: 'Retry or resolve the dead letter. store.workflows.lanes.list({ isParked: true }) and rillflow dead-letters list show it.',
         }))
       },

@@ -1,6 +1,8 @@
 /** What each consumer does about an event. */
+
 import type { Consumer, ConsumerFilter } from '../../consumers/consumer.ts'
 import type { ConsumerStatus } from '../../consumers/status.ts'
+import { counted } from '../../core/counted.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { category } from '../../core/name.ts'
 import { everyItem } from '../../core/page.ts'
@@ -36,7 +38,7 @@ async function verdictOf(
       return say(
         found.state === 'resolved' ? 'done' : 'blocked',
         'deadLetter',
-        `It failed ${found.attempts} times and was set aside: ${found.lastError.message}`,
+        `It failed ${counted(found.attempts, 'time')} and was set aside: ${found.lastError.message}`,
         found.state === 'open' ? `rillflow dead-letters retry ${name} ${event.id}` : undefined,
       )
     if (status.state === 'inline') return say('done', 'inline', 'It was applied with the append.')
@@ -47,7 +49,7 @@ async function verdictOf(
   if (status.attempts > 0) {
     const again = status.retryInMs === undefined ? 'now' : `in ${Math.ceil(status.retryInMs / 1000)} s`
     const where = status.lastError?.eventId === event.id ? 'this event' : 'an earlier event'
-    const message = `It has failed ${status.attempts} times at ${where} and tries again ${again}: ${status.lastError?.message}`
+    const message = `It has failed ${counted(status.attempts, 'time')} at ${where} and tries again ${again}: ${status.lastError?.message}`
     return say('waiting', 'retrying', message)
   }
   if (status.lease === undefined)
@@ -58,7 +60,7 @@ async function verdictOf(
       'rillflow run',
     )
   const behind = event.position - status.checkpoint
-  return say('waiting', 'behind', `It is ${behind} positions before this event, at ${status.checkpoint}.`)
+  return say('waiting', 'behind', `It is ${counted(behind, 'position')} before this event, at ${status.checkpoint}.`)
 }
 
 function wants(filter: ConsumerFilter, event: RecordedEvent): boolean {

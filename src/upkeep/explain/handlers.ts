@@ -1,4 +1,5 @@
 /** What each handler does about an event, and what the open executions of a workflow wait for. */
+import { counted } from '../../core/counted.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { everyItem } from '../../core/page.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
@@ -86,7 +87,11 @@ function ofExecution(
   if (handler?.workers === 0)
     return say('blocked', 'notRunning', `No running worker has version ${version} of its code.`, 'rillflow run')
   if (state === 'delayed' && attempt > 0)
-    return say('waiting', 'retrying', `It has failed ${attempt} times and is tried again at ${dueAt?.toISOString()}.`)
+    return say(
+      'waiting',
+      'retrying',
+      `It has failed ${counted(attempt, 'time')} and is tried again at ${dueAt?.toISOString()}.`,
+    )
   if (state === 'delayed') return say('waiting', 'delayed', `It is delayed until ${dueAt?.toISOString()}.`)
   if (state === 'suspended') return say('waiting', 'suspended', waitText(executionId, waits, dueAt))
   if (state === 'blocked' || state === 'held')
@@ -121,7 +126,7 @@ async function deadLetterOf(
   return {
     ...{ name: handler, kind: 'handler', reason: 'deadLetter', executionId: found.executionId },
     state: found.state === 'resolved' ? 'done' : 'blocked',
-    message: `It failed for good after ${found.attempts} attempts: ${found.lastError.message}`,
+    message: `It failed for good after ${counted(found.attempts, 'attempt')}: ${found.lastError.message}`,
     fix: found.state === 'open' ? `rillflow dead-letters retry ${handler} ${eventId}` : undefined,
   }
 }

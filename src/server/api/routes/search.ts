@@ -11,9 +11,13 @@ export const searchRoutes: readonly Route[] = [
     role: 'read',
     summary: 'Events by id or position; streams, workflows, consumers, handlers, schedules and collections by name',
     query: { q: { kind: 'text', required: true, summary: 'An id, a position, or the beginning of a name' } },
-    async call({ store, query }) {
+    async call({ store, readings, query }) {
       const text = query.q.trim()
-      const looks = await Promise.all([byId(store, text), byPosition(store, text), byName(store, text)])
+      const looks = await Promise.all([
+        byId(store, text),
+        byPosition(store, text),
+        byName(store, text, () => readings.expensive('search', () => readNames(store))),
+      ])
       return { items: looks.flat() }
     },
   }),
@@ -41,15 +45,23 @@ async function byPosition(store: ApiStore, text: string): Promise<Found[]> {
   return event === undefined ? [] : [{ kind: 'event', name: event.type, path: `/events?open=${event.id}` }]
 }
 
-async function byName(store: ApiStore, text: string): Promise<Found[]> {
-  if (text === '') return []
-  const isMatch = (name: string): boolean => name.toLowerCase().includes(text.toLowerCase())
-  const [streams, consumers, handlers, schedules, collections] = await Promise.all([
-    store.streams.list({ prefix: text, state: 'all', limit: maxOfKind }),
+/** Everything that has a name and is not counted in thousands. */
+async function readNames(store: ApiStore) {
+  const [consumers, handlers, schedules, collections] = await Promise.all([
     store.consumers.list({ limit: 500 }),
     store.workflows.handlers.list({ limit: 500 }),
     store.workflows.schedules.list({ limit: 500 }),
     store.documents.list({ limit: 500 }),
+  ])
+  return { consumers, handlers, schedules, collections }
+}
+
+async function byName(store: ApiStore, text: string, names: () => ReturnType<typeof readNames>): Promise<Found[]> {
+  if (text === '') return []
+  const isMatch = (name: string): boolean => name.toLowerCase().includes(text.toLowerCase())
+  const [streams, { consumers, handlers, schedules, collections }] = await Promise.all([
+    store.streams.list({ prefix: text, state: 'all', limit: maxOfKind }),
+    names(),
   ])
   const found = (kind: Found['kind'], folder: string, names: readonly string[]): Found[] =>
     [...new Set(names)]
@@ -57,18 +69,18 @@ async function byName(store: ApiStore, text: string): Promise<Found[]> {
       .slice(0, maxOfKind)
       .map(name => ({ kind, name, path: at(folder, name) }))
   const isProjection = new Set(consumers.items.filter(each => each.kind === 'projection').map(each => each.name))
-  const names = consumers.items.map(each => each.name)
+  const ofConsumers = consumers.items.map(each => each.name)
   return [
     ...streams.items.map(({ stream }) => ({ kind: 'stream' as const, name: stream, path: at('streams', stream) })),
     ...found(
       'consumer',
       'projections',
-      names.filter(name => isProjection.has(name)),
+      ofConsumers.filter(name => isProjection.has(name)),
     ),
     ...found(
       'consumer',
       'consumers',
-      names.filter(name => !isProjection.has(name)),
+      ofConsumers.filter(name => !isProjection.has(name)),
     ),
     ...found(
       'handler',

@@ -1,10 +1,13 @@
 /** The store as a whole: what it is, its figures, and logging in. */
 import { hostname } from 'node:os'
+import { packageVersion } from '../../../core/package-version.ts'
 import { historyRanges } from '../../live/ring.ts'
-import { packageVersion } from '../../version.ts'
 import type { HistoryRange } from '../contract.ts'
 import { readNeeds } from '../needs.ts'
 import { type Route, route } from '../route.ts'
+
+/** The page asks as often. */
+const sharedMs = 4_000
 
 const startedAt = new Date(Date.now() - process.uptime() * 1000)
 
@@ -30,9 +33,14 @@ export const storeRoutes: readonly Route[] = [
     cli: 'rillflow status',
     async call({ store, readings, identity, redact }) {
       const figures = await readings.figures()
-      const needs = await readNeeds(store, figures)
+      const log =
+        figures.position < figures.head
+          ? await readings.expensive('settled', () => store.events.settled(), sharedMs)
+          : undefined
+      const needs = readNeeds(log, figures)
+      const readFailures = () => store.workflows.attempts({ outcome: 'failed', limit: 10 })
       const failures =
-        identity.role === 'watch' ? [] : (await store.workflows.attempts({ outcome: 'failed', limit: 10 })).items
+        identity.role === 'watch' ? [] : (await readings.expensive('failures', readFailures, sharedMs)).items
       return { ...figures, needs, failures: failures.map(each => ({ ...each, error: redact.error(each.error) })) }
     },
   }),

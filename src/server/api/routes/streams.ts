@@ -70,6 +70,11 @@ export const streamRoutes: readonly Route[] = [
       }
     },
   }),
+  route('GET /streams/:stream/snapshots', {
+    role: 'read',
+    summary: 'The snapshots that are stored of it: one for each shape that its state has had',
+    call: async ({ store, parameters }) => ({ items: await store.states.snapshots(parameters.stream) }),
+  }),
   route('POST /streams/:stream/append', {
     role: 'operate',
     summary: 'Appends one event; the header Idempotency-Key makes it repeatable',

@@ -1,6 +1,8 @@
 /** The tenants of a store that has tenants. Everything else of a tenant is under its own path. */
+import { systemClock } from '../../../core/clock.ts'
 import { TenancyRequired } from '../../../tenants/errors.ts'
-import type { Tenants } from '../../../tenants/tenants.ts'
+import type { TenantHead, Tenants } from '../../../tenants/tenants.ts'
+import { cached } from '../../cached.ts'
 import { repeatedName } from '../confirm.ts'
 import { pageFields, type Route, route } from '../route.ts'
 
@@ -12,6 +14,13 @@ export const tenantRoutes: readonly Route[] = [
     query: pageFields,
     cli: 'rillflow tenants list',
     call: ({ tenants, query }) => known(tenants).list(query),
+  }),
+  route('GET /tenants/heads', {
+    role: 'read',
+    summary: 'The last position of each tenant: one statement a server. Shared for 2 s',
+    isOfStore: true,
+    cli: 'rillflow tenants list',
+    call: async ({ tenants }) => ({ items: await headsOf(known(tenants)) }),
   }),
   route('GET /tenants/:tenant/status', {
     role: 'read',
@@ -75,6 +84,15 @@ export const tenantRoutes: readonly Route[] = [
     },
   }),
 ]
+
+/** One reading for all viewers. */
+const readings = new WeakMap<Tenants, () => Promise<TenantHead[]>>()
+
+function headsOf(tenants: Tenants): Promise<TenantHead[]> {
+  const read = readings.get(tenants) ?? cached(() => tenants.heads(), 2_000, systemClock)
+  readings.set(tenants, read)
+  return read()
+}
 
 function known(tenants: Tenants | undefined): Tenants {
   if (tenants === undefined) throw new TenancyRequired({ call: 'tenants' })

@@ -74,7 +74,9 @@ export const workflowRoutes: readonly Route[] = [
   route('GET /workflows/:id/tree', {
     role: 'read',
     summary: 'Its events, the handlers they ran, the events these emitted, and so on',
-    query: { limit: { kind: 'whole', min: 1, max: 10_000, summary: 'The most events. Default: 2000' } },
+    query: {
+      limit: { kind: 'whole', min: 1, max: 10_000, summary: 'The most events, without their data. Default: 2000' },
+    },
     cli: 'rillflow workflows tree {id}',
     call: ({ store, parameters, query }) => store.workflows.get(parameters.id).tree({ limit: query.limit ?? 2_000 }),
   }),
