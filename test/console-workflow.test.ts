@@ -49,14 +49,27 @@ let position = 0
 
 function event(type: string, handlers: HandlerAt[] = []): EventAt {
   position++
-  return { kind: 'event', id: `event-${position}`, type, position, at: '2026-11-18T10:00:00Z', handlers, events: [] }
+  const at = '2026-11-18T10:00:00Z'
+  return {
+    ...{ kind: 'event', id: `event-${position}`, type, position, at, batch: undefined, data: undefined },
+    ...{ handlers, events: [] },
+  }
 }
 
 function handler(name: string, events: EventAt[] = []): HandlerAt {
   position++
   return {
     ...{ kind: 'handler', executionId: `execution-${position}`, handler: name, version: 1, state: 'completed' },
-    ...{ isDead: false, attempts: 1, queuedMs: 1, runningMs: 1, error: undefined, events },
+    ...{
+      isDead: false,
+      attempts: 1,
+      queuedMs: 1,
+      runningMs: 1,
+      steps: [],
+      result: undefined,
+      error: undefined,
+      events,
+    },
   }
 }
 

@@ -28,12 +28,15 @@ test('users can import these values and no others', async () => {
   expect(names).toEqual({
     '.': words(functions + commonErrors),
     './errors': words(`${errors} isRillflowError`),
+    './http': ['errorResponse', 'eventStream', 'idempotencyKey', 'nodeListener'],
     './otel': ['connectOpenTelemetry'],
     './patch': words('append increment insert remove rename set unset'),
     './query': words(queries),
     './testing': [
-      ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'testStore'],
+      ...['CrashChangesOutcome', 'NotSettled', 'SpecificationFailed', 'countingIds', 'crashEverywhere', 'fakeClock'],
+      ...['recordEffects', 'settle', 'specify', 'testStore'],
     ],
+    './transactions': ['fromDrizzle', 'fromKysely', 'fromPostgresJs', 'fromPrisma'],
   })
 })
 
@@ -71,11 +74,11 @@ const commonErrors = `
 
 const errors = `
   Aborted AlreadySettled AuthenticationFailed BackupDamaged BackupExists BackupUnreadable BackupUnsupported
-  BulkRefused CheckpointBeyondHead CheckpointMoved CircuitOpen CollectionNotSynced CollectionReadOnly ConnectionLost
+  BulkRefused CheckpointBeyondHead CheckpointMoved CircuitOpen CollectionNotFound CollectionNotSynced CollectionReadOnly ConnectionLost
   ConsumerNotFound DatabaseFailed DatabaseMissing DatabaseUnreachable DeadLetterConflict DeadLetterNotFound
   DeadLetterUnwritable DeadlinePassed DocumentConflict DocumentDeleted DatabaseReadOnly EngineFileMissing
-  DocumentExists DocumentNotFound DuplicateConsumer DuplicateEventId DuplicateHandler DuplicateSchedule EventGone
-  EventUndecodable ExecutionLost ExecutionNotParked ExecutionRejected ExecutionTimeout FoldFailed FolderLocked
+  DocumentExists DocumentNotFound DocumentTooLarge DuplicateConsumer DuplicateEventId DuplicateHandler DuplicateSchedule EventGone EventTooLarge
+  EventUndecodable ExecutionLost ExecutionNotParked ExecutionNotReady ExecutionRejected ExecutionTimeout FoldFailed FolderLocked
   FolderNotEmpty FolderNotWritable FolderVersionMismatch HandlerNotFound ConsumerTimeout HopsExceeded
   IdempotencyConflict IdempotencyMismatch ImportBypassesInline ImportMismatch InlineProjectionFailed
   InlineProjectionUnknown InsideTransaction InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument
@@ -83,7 +86,7 @@ const errors = `
   InvalidScheduleResult InvalidStepResult InvalidText JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled
   RunnerNotFound NonDeterministic NonRetryable NotInTransaction NotOne OutcomeUnknown Overloaded PatchMismatch
   ProjectionNotSynced RebuildImpossible RebuildRunning ResultTooLarge RetryLater RetryPending RillflowError
-  ScheduleNotFound ScheduleTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed
+  ScheduleNotFound ScheduleTimeout StepTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed
   ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StatementCancelled
   StatementTooComplex StoreClosed PermissionDenied PoolerUnsupported PreparedStatementLost SequenceBehind ServerFull
   SettingUnsupported StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound
@@ -91,16 +94,18 @@ const errors = `
   MoveRefused MoveTakenOver ServerNotFound ExportDamaged ExportExists ExportNewer ExportUnreadable ImportDiffers
   IntegerTooLarge NotExportable SchemaNotEmpty StreamTombstoned SubscriptionMismatch TimedOut TlsFailed TooManyEmitted
   TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed UpcasterCycle UpcasterFailed
-  VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive
+  NumbersUnsafe TenancyNeeded ServerIncompatible ClusterRequired RebalanceFailed VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive
 `
 
 const furtherTypes = {
   './errors': 'RefusedItem',
+  './http': '',
   './otel': '',
   './patch': 'MergePatch Operation Patch',
   './query': 'BoundQuery CompiledQuery Condition Field FilterOptions GroupQuery Path Query Rows UntypedField',
   './testing':
-    'AggregateSpecification FakeClock HandlerSpecification ProjectionSpecification TestPlace TestStore TimeSpan',
+    'AggregateSpecification CrashOptions CrashPoint CrashReport Effect EffectOptions Effects FakeClock HandlerSpecification ProjectionSpecification TestPlace TestStore TimeSpan',
+  './transactions': '',
 }
 
 /** The names that a file exports, as it is written: types leave no trace at run time. */

@@ -80,7 +80,7 @@ export async function listeningDatabase(): Promise<{ database: Database; labels:
     database: {
       ...database,
       run(statement) {
-        if (statement.label !== 'events.notify') labels.push(statement.label)
+        labels.push(statement.label)
         return database.run(statement)
       },
       runArrays(statement) {

@@ -104,6 +104,15 @@ export function settleThenRead(client: pg.Client, schema: string, from: number, 
   })
 }
 
+/** The same with the function that the schema has. */
+export function settledThenRead(client: pg.Client, schema: string, from: number, random: Random): LogReader {
+  return stepping('settled, then read', from, random, async after => {
+    const settled = await settledBy(client, `select settled from "${schema}".settle()`)
+    await pause(random, 5)
+    return readUpTo(client, schema, after, settled)
+  })
+}
+
 // ── Broken ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** No settling at all. */

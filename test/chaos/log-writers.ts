@@ -41,6 +41,24 @@ export const slowSteps: Work = async writer => {
   await end(writer)
 }
 
+/** The same with the schema's own way of drawing, and with a savepoint that gives a position back. */
+export const drawnSlowly: Work = async writer => {
+  const { client, schema, random } = writer
+  const drawOne = async (): Promise<string> => {
+    const { rows } = await client.query(`select ("${schema}".draw(1))[1] as position`)
+    await pause(random, maxPauseMs)
+    return rows[0].position
+  }
+  await begin(writer)
+  if (random() < 0.5) {
+    await client.query('savepoint early')
+    await insert(writer, await drawOne())
+    await client.query('rollback to savepoint early')
+  }
+  for (let draws = drawsOf(writer); draws > 0; draws--) await insert(writer, await drawOne())
+  await end(writer)
+}
+
 /** One call of the store, grouped with others. */
 export const grouped: Work = async writer => {
   const stream = writer.random() < 0.5 ? `hot-${Math.floor(writer.random() * 5)}` : nextStream(writer)

@@ -22,6 +22,9 @@ import { pick, type Random, seeded, times } from './seeded-random.ts'
 import { startProxy, type TroubleProxy } from './tcp-proxy.ts'
 
 const wantedEvents = Number(process.env.RILLFLOW_CHAOS_EVENTS ?? (long ? 50_000 : 1_500))
+/** Fewer harms, and more callers, where it is the number of events that counts. */
+const isLarge = wantedEvents > 500_000
+const eventsBetween = isLarge ? wantedEvents / 400 : Math.min(1_000, wantedEvents / 20)
 const limitMs = long ? 3_600_000 : 180_000
 let server: PostgresServer
 
@@ -102,7 +105,7 @@ test(
     await Promise.all(processes.map(each => each.ready))
     const tails = [followLog(store), followLog(store)]
     const answers = processes.map((each, seed) =>
-      each.ask({ kind: 'pour', callers: 6, streams: Math.max(50, wantedEvents / 20), seed }),
+      each.ask({ kind: 'pour', callers: isLarge ? 32 : 6, streams: Math.max(50, wantedEvents / 20), seed }),
     )
 
     const done: Record<string, number> = {}
@@ -111,7 +114,7 @@ test(
     // Each of them at least once.
     for (let at = 0; at < names.length || (await countOf(store)) < wantedEvents; at++) {
       const harm = at < names.length ? names[at]! : pick(around.random, names)
-      await progress(store, Math.min(1_000, wantedEvents / 20))
+      await progress(store, eventsBetween)
       await harms[harm]!(around)
       done[harm] = (done[harm] ?? 0) + 1
     }

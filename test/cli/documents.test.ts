@@ -42,6 +42,14 @@ test('RB-80: a document that is not there is an error of every command about one
   }
 })
 
+test('a collection that there is not is named, with the nearest one', async () => {
+  const { code, stdout, stderr } = await shop.run('documents query custmers')
+
+  expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+  expect(stderr).toMatch(/There is no collection "custmers" in schema \w+\. Did you mean "customers"\?/)
+  expect(stderr).toContain('try: rillflow documents collections')
+})
+
 test('documents query finds what a filter describes, in order', async () => {
   await shop.shows(
     [
@@ -84,6 +92,17 @@ test('RB-80: the index advisor names the index and the table it is for', async (
   await shop.shows(['documents', 'index-advisor', 'customers', '--where', '{"age":{"$gte":18}}'], {
     text: [/^INDEX +TABLE .*\n\{ path: 'age', as: 'number' \} +customers /],
     json: { table: 'customers', advice: [{ index: "{ path: 'age', as: 'number' }" }] },
+  })
+})
+
+test('the index advisor prints the statements of indexes that the line names', async () => {
+  await shop.shows('documents index-advisor customers --gin --field email --field address.city', {
+    text: [
+      /^create index "customers_body"\n {2}on "\w+"\."customers"\n {2}using gin \(body jsonb_path_ops\);\n/,
+      /create index "customers_email"\n/,
+      /create index "customers_address_city"\n/,
+    ],
+    json: { collection: 'customers', statements: [{}, {}, {}].map(() => expect.stringContaining('create index')) },
   })
 })
 

@@ -1,6 +1,9 @@
 import { describe, expect, test, vi } from 'vitest'
 import { root } from '../../src/cli/commands/commands.ts'
+import { summaryLine } from '../../src/cli/commands/dev/dev.ts'
 import { eventLine } from '../../src/cli/commands/events.ts'
+import type { Status } from '../../src/cli/commands/status.ts'
+import { activityLine } from '../../src/cli/commands/workflow-text.ts'
 import { groupHelp } from '../../src/cli/help.ts'
 import { ago, count, duration } from '../../src/cli/output/amount.ts'
 import { openOutput, type Style, styleFor } from '../../src/cli/output/output.ts'
@@ -40,6 +43,32 @@ test('a table fits the terminal, and is never cut in a pipe', () => {
   ])
   expect(piped).toContain('x'.repeat(60))
   expect(table(on({ write() {} }), [], columns, 'None.')).toBe('None.')
+})
+
+test('a line of activity and the summary of dev fit the terminal, and are whole in a pipe', () => {
+  const id = '01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'
+  const message = 'the gateway said that the card was refused, and that it is to be tried again tomorrow'
+  const activity = {
+    ...{ position: 1, at: new Date(), kind: 'failed', outcome: 'maxRetries', correlationId: id, version: 1 },
+    ...{ handler: 'charge-card-of-customer', eventType: 'OrderPlaced', executionId: id, eventPosition: 1, attempt: 4 },
+    ...{ eventId: id, queuedMs: 1, runningMs: 1_234, worker: undefined, result: undefined, error: { message } },
+  } as unknown as Parameters<typeof activityLine>[1]
+  const consumers = ['orders', 'sales', 'mailer', 'search-index', 'loyalty'].map(name => ({ name, checkpoint: 1204 }))
+  const status = {
+    ...{ log: { head: 1, settled: 1 }, consumers, deadLetters: { open: 1 }, workflows: { settled: 9, active: 1 } },
+  } as unknown as Status
+  const [narrow, piped] = [on(terminal(80), { NO_COLOR: '1' }), on({ write() {} })]
+
+  const lines = [...`${' '.repeat(8)}${activityLine(narrow, activity, 8)}`.split('\n'), summaryLine(narrow, status)]
+
+  for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80)
+  expect(lines.slice(1, -1).join(' ').replaceAll(/ +/g, ' ')).toBe(` ${message}`)
+  expect(lines.at(-1)).toMatch(/1 position · 9 workflows settled, 1 active · 1 dead letter$/)
+  expect(summaryLine(on(terminal(90), { NO_COLOR: '1' }), status)).toContain(
+    '1 position · all from #1204 · 9 workflows',
+  )
+  expect(activityLine(piped, activity)).toContain(`${id}  failed      charge-card-of-customer (OrderPlaced)  attempt 4`)
+  expect(summaryLine(piped, status)).toContain('loyalty at #1204')
 })
 
 test('colours and symbols depend on the terminal and the environment', () => {

@@ -87,6 +87,13 @@ test('projections rebuild fills the read model again', async () => {
   await shop.shows('docs get orders order-1', { text: ['"total": 10'], json: { data: { total: 10 } } })
 })
 
+test('projections rehearse says what a rebuild would change, and changes nothing', async () => {
+  await shop.shows('projections rehearse orders', {
+    text: [/^orders: 0 rows would change, 0 be added, 0 be removed; \d+ stay\.\n$/],
+    json: { projection: 'orders', isExact: true, tables: [{ table: 'orders', changed: 0 }] },
+  })
+})
+
 test('a projection is made inline and async again', async () => {
   await shop.shows('projections switch orders --lifecycle inline', {
     text: ['orders is inline.'],
@@ -134,6 +141,31 @@ test('dead letters are listed, shown, retried, resolved and deleted', async () =
   expect(JSON.parse(resolved.stdout)).toMatchObject({ state: 'resolved', note: 'a test' })
   expect(deleted).toMatchObject({ code: 0, stdout: `Deleted the dead letter of event ${eventId} for order-totals.\n` })
   expect(gone).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow dead-letters list') })
+})
+
+test('dead letters begin with the latest failure, and a page says that there are more', {
+  timeout: patienceMs,
+}, async () => {
+  const folder = await openFolder({ config: shopConfig })
+  if (onServer) expect(await folder.run('schema sync')).toMatchObject({ code: 0 })
+  for (const order of ['order-1', 'order-2', 'order-3']) {
+    await folder.run(['events', 'append', order, 'OrderPlaced', '{"total":-1}'])
+    await folder.run('consumers run-until-idle order-totals')
+  }
+  const streamsOf = (text: string): string[] => JSON.parse(text).items.map((each: { stream: string }) => each.stream)
+
+  const first = await folder.run('dead-letters list --limit 2', { env: {} })
+  const page = await folder.run('dead-letters list --limit 2 --json')
+  const { next } = JSON.parse(page.stdout)
+  const rest = await folder.run(`dead-letters list --limit 2 --after ${next} --json`)
+
+  expect(streamsOf(page.stdout)).toEqual(['order-3', 'order-2'])
+  expect(streamsOf(rest.stdout)).toEqual(['order-1'])
+  expect(first.stderr).toBe(`There are more. For the next page add --after ${next} to the same line.\n`)
+  const asked = await folder.run(
+    `dead-letters delete order-totals ${JSON.parse(page.stdout).items[0].eventId} --dry-run`,
+  )
+  expect(asked.stdout + asked.stderr).toContain('(open, 1 attempt)')
 })
 
 test('a consumer is removed after a confirmation', async () => {

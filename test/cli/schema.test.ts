@@ -46,6 +46,12 @@ test(
     if (onServer) {
       const planned = await shop.run('schema-plan --json')
       expect(JSON.parse(planned.stdout).steps.length).toBeGreaterThan(10)
+      const summary = await shop.run('schema plan')
+      expect(summary.stdout).toMatch(
+        /^Schema \w+ does not exist\. A sync creates it, with \d+ tables, .*\d+ indexes.* and \d+ \w+\.\n\n\d+ steps\. To run them: rillflow schema sync\nTo read them: rillflow schema plan --sql\n$/,
+      )
+      const text = await shop.run('schema plan --sql')
+      expect(text.stdout.match(/^create table/gm)!.length).toBeGreaterThan(5)
       expect(await shop.run('health schema')).toMatchObject({
         code: 3,
         stdout: expect.stringContaining('rillflow schema sync'),

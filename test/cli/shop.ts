@@ -55,7 +55,7 @@ export interface Running {
   stdout(): string
   stderr(): string
   /** Default: SIGINT. */
-  interrupt(signal?: 'SIGINT' | 'SIGHUP'): void
+  interrupt(signal?: 'SIGINT' | 'SIGTERM' | 'SIGHUP'): void
 }
 
 export async function openFolder({

@@ -38,6 +38,12 @@ test('subscriptions are created, listed and described', async () => {
     json: { group: 'default', head: 6 },
   })
 
+  await shop.shows('subscriptions create parcels --event-type OrderShipped --start-from 3', {
+    text: [
+      'Group default of parcels exists already and keeps its checkpoint 0, 5 events in flight and 1 partition. To begin elsewhere: rillflow subscriptions reset parcels POSITION',
+    ],
+    json: { created: false, checkpoint: 0, maxInFlight: 5 },
+  })
   const unknown = await shop.run('subscriptions status parcel')
 
   expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow consumers list') })

@@ -1,6 +1,8 @@
 import { join } from 'node:path'
 import { beforeAll, expect, test } from 'vitest'
 import { asCommand } from '../../src/cli/commands/schema.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { postgresUrl } from '../support/engines.ts'
 import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
 
 let shop: Folder
@@ -42,6 +44,30 @@ test('doctor advises commands, not the calls of a program', () => {
     'Fix it, then run: rillflow consumers remove mailer --group eu.',
   )
   expect(asCommand('Call store.consumers.resume("a b").')).toBe('Call store.consumers.resume("a b").')
+})
+
+test('check names what a deployment of the configuration would break, and exits with 3', patient, async () => {
+  const next = await openFolder({
+    config: `
+      import { defineConfig, defineHandler } from 'rillflow'
+      export default defineConfig({ handlers: [defineHandler('packing', { on: 'OrderPlaced', run() {} })] })`,
+    async seed(store) {
+      await store.register(defineHandler('shipping', { on: 'OrderPaid', run() {} }))
+    },
+  })
+
+  const broken = await next.run(onServer ? `check --against ${postgresUrl()}` : 'check')
+  await next.use(store => store.workflows.handlers.retire('shipping'))
+  const safe = await next.run('check --json')
+
+  expect(broken).toMatchObject({
+    code: 3,
+    stdout: expect.stringMatching(
+      /error +handlers\.code .*handler "shipping" version 1\.\s+It is\s+given OrderPaid\.\n +fix: [\s\S]*retire shipping\n/,
+    ),
+  })
+  expect(safe.code).toBe(0)
+  expect(JSON.parse(safe.stdout)).toMatchObject({ isSafe: true })
 })
 
 test('upkeep shows what it deletes, or would delete', patient, async () => {

@@ -1,4 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { waitUntil } from '../support/wait.ts'
 import { type Folder, onServer, openFolder, patienceMs, shopConfig } from './shop.ts'
 
 let shop: Folder
@@ -47,6 +49,31 @@ test('workflows are listed by their state', async () => {
     stderr: expect.stringMatching(/--state must be one of running, waiting, parked, failed.*, compensation-failed/),
   })
   expect(kebab).toMatchObject({ code: 0 })
+})
+
+test('publish --wait says at once that no runner runs handlers', async () => {
+  const { code, stderr } = await shop.run('workflows publish OrderSeen --wait --timeout-ms 200')
+
+  expect(code).toBe(1)
+  expect(stderr).toMatch(/^No runner runs handlers now, .*: rillflow run\nerror: .* did not happen within 200 ms/)
+})
+
+test('a retry for a handler that there is not says so, and a verb without a noun names its nouns', async () => {
+  const retried = await shop.run(`workflows retry ${failed} --handler pya`)
+  const bare = await shop.run('retry --handler pya')
+
+  expect(retried).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(
+      /Handler "pya" does not exist here\. Did you mean "pay"\?[\s\S]*try: rillflow workflows handlers/,
+    ),
+  })
+  expect(bare).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(
+      /There is no command "retry" without a noun\. There are workflows retry, dead-letters retry\./,
+    ),
+  })
 })
 
 test('workflows show and tree show the state of a workflow, and what caused what', async () => {
@@ -107,4 +134,40 @@ test('handlers and schedules are listed', async () => {
     text: [/^SCHEDULE .*\nrestock +active +in .*here/],
     json: { items: [{ name: 'restock', state: 'active', isHere: true }] },
   })
+})
+
+test('one execution of a paused handler is run by hand, and its workflow is found by its attributes', {
+  timeout: patienceMs,
+}, async () => {
+  const folder = await openFolder({
+    config: `
+      import { defineHandler } from 'rillflow'
+      const run = (event, { emit }) => emit('OrderPaid', { total: event.data.total })
+      export default { handlers: [defineHandler('pay', { on: 'OrderPlaced', paused: true, run })] }
+    `,
+  })
+  if (onServer) expect(await folder.run('schema sync')).toMatchObject({ code: 0 })
+  await folder.use(async store => {
+    await store.register(defineHandler('pay', { on: 'OrderPlaced', paused: true, run: () => {} }))
+    await using _ = await store.start()
+    for (const customer of ['c-1', 'c-2'])
+      await store.workflows.publish(
+        'OrderPlaced',
+        { total: 5 },
+        { correlationId: `of-${customer}`, attributes: { customer } },
+      )
+    await waitUntil(async () => (await store.workflows.executions.list({ state: 'ready' })).items.length === 2)
+  })
+  const listed = await folder.run('workflows executions --workflow of-c-1 --json')
+  const [{ executionId }] = JSON.parse(listed.stdout).items
+
+  const run = await folder.run(`workflows run ${executionId}`)
+  const again = await folder.run(`workflows run ${executionId}`)
+
+  expect(run).toMatchObject({ code: 0, stdout: expect.stringMatching(/of-c-1 {2}completed {3}pay \(OrderPlaced\)/) })
+  expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow workflows executions') })
+  const found = await folder.run('workflows list --attribute customer=c-2 --json')
+  expect(JSON.parse(found.stdout).items).toMatchObject([{ correlationId: 'of-c-2', attributes: { customer: 'c-2' } }])
+  expect((await folder.run('workflows tree of-c-1 --data')).stdout).toContain('OrderPaid #3  {"total":5}')
+  expect((await folder.run('workflows list --retrying')).stdout).toBe('There are no workflows.\n')
 })

@@ -1,5 +1,6 @@
 /** The combinations: each resolves to the version that was tried and what was seen, or rejects with the failure. */
 import { join } from 'node:path'
+import { next } from './next.ts'
 import { type Folder, programText, type Workspace } from './workspace.ts'
 
 export interface Case {
@@ -47,8 +48,11 @@ const databases: Case[] = [
         const url = await servers.url(major)
         const folder = await workspace.folder(`postgres-${major}`, ['pg'])
         await worksOn(folder, 'node', ['shop.mjs'], onServer(url, 'shop'))
+        // Exits with another code if it finds a problem.
+        await folder.run('npx', ['rillflow', 'verify', '--url', url, '--minutes', '1'])
         await folder.write('version.mjs', showVersion)
-        return { version: (await folder.run('node', ['version.mjs'], { DATABASE_URL: url })).trim() }
+        const version = (await folder.run('node', ['version.mjs'], { DATABASE_URL: url })).trim()
+        return { version, note: '`rillflow verify` finds nothing wrong.' }
       },
     }),
   ),
@@ -322,6 +326,7 @@ export const cases: readonly Case[] = [
   ...runtimes,
   ...compilers,
   ...bundlers,
+  next,
   ...testRunners,
   ...packageManagers,
 ]

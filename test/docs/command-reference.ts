@@ -50,7 +50,8 @@ nothing in the database and need only the right to select.
 Data goes to stdout, everything else to stderr. With \`--json\` a command prints one JSON document, or NDJSON if it follows
 something. A list is \`{ "items": […], "next": "…" }\`; \`--after\` with the value of \`next\` shows the next page. Colours and progress
 bars appear only on a terminal (\`NO_COLOR\`, \`FORCE_COLOR\`). Destructive commands ask for confirmation on a terminal and need
-\`--yes\` elsewhere; \`--dry-run\` only prints the action. The first Ctrl-C lets running work end, the second one ends the process.
+\`--yes\` elsewhere; \`--dry-run\` only prints the action. The first Ctrl-C, SIGTERM or SIGHUP lets running work end, the second one
+ends the process. A command without an end of its own, such as \`run\` or \`events tail --follow\`, then ends with 0.
 
 | exit code | meaning                                             |
 | --------- | --------------------------------------------------- |
@@ -59,7 +60,7 @@ bars appear only on a terminal (\`NO_COLOR\`, \`FORCE_COLOR\`). Destructive comm
 | 2         | wrong usage, or a configuration with nothing to run |
 | 3         | a check found problems                              |
 | 4         | the schema is newer than this version               |
-| 130       | interrupted                                         |
+| 130       | interrupted before the work was done                |
 
 An error says what happened, what to try and its code; with \`--json\` it is one line of JSON on stderr:
 \`{"error":{"code":"…","message":"…","try":"…"}}\`. \`--debug\` also prints the stack trace.`

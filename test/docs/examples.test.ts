@@ -1,11 +1,14 @@
 /** Every example runs with one command, exits by itself, and prints the promised output. */
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { copyStore, shortLived } from '../support/embedded.ts'
+import { postgresUrl } from '../support/engines.ts'
 import { root } from './pages.ts'
 
 const run = promisify(execFile)
@@ -36,7 +39,7 @@ test('the shop runs twice and shows each event once, a conflict and a repeat', {
 test('the tests of the shop pass', { timeout: patienceMs }, async () => {
   const printed = await runExample('shop/order.test.ts')
 
-  expect(printed).toMatch(/^# pass 4$/m)
+  expect(printed).toMatch(/^# pass 5$/m)
   expect(printed).toMatch(/^# fail 0$/m)
 })
 
@@ -70,15 +73,81 @@ test('the embedded script remembers its sales from one run to the next', { timeo
   expect(second).toContain('2 × cake: 7.80 €. 8 left on the shelf.\nSale number 2; 10.30 €')
 })
 
-test('every example is run here', () => {
-  expect(readdirSync(join(root, 'examples'))).toEqual(['billing-workflow', 'embedded-script', 'multi-tenant', 'shop'])
+test('the bank moves money 50 times at once, and a runner that is killed loses no transfer', {
+  timeout: patienceMs,
+}, async () => {
+  const path = join(root, 'examples', 'bank', 'bank.ts')
+  const cwd = mkdtempSync(join(folder, 'bank-'))
+  await copyStore(join(cwd, '.rillflow'))
+  const flags = [...shortLived, '--import', import.meta.resolve('tsx')]
+  const waiting = spawn(process.execPath, [...flags, path, '--wait'], { cwd, stdio: ['ignore', 'pipe', 'inherit'] })
+  const ended = once(waiting, 'exit')
+  let before = ''
+  for await (const chunk of waiting.stdout) {
+    before += chunk
+    if (before.includes('waits for its approval')) break
+  }
+  waiting.kill('SIGKILL')
+  await ended
+
+  const { stdout: after } = await run(process.execPath, [...flags, path], { cwd, timeout: patienceMs })
+  const { stdout: again } = await run(process.execPath, [...flags, path], { cwd, timeout: patienceMs })
+
+  for (const printed of [before, after, again])
+    expect(printed).toContain('50 transfers at once; the bank has 2000000 cents')
+  for (const printed of [after, again]) expect(printed).toContain('\nThe bank has 2000000 cents\n')
+  // Every run moves one euro of Ada's; the large transfer was made once.
+  expect(after).toContain('Ada has 399800 cents')
+  expect(again).toContain('Ada has 399700 cents')
 })
+
+test.each(['drizzle', 'prisma'])(
+  'the application with %s that exists already gets an outbox, a read model and events',
+  {
+    timeout: patienceMs,
+  },
+  async library => {
+    const DATABASE_URL = await freshDatabase(`application_${library}`)
+    const path = `${library}-application/${library}-application.ts`
+    for (const _ of [1, 2]) {
+      const { stdout } = await runFile(path, [], { DATABASE_URL })
+
+      expect(stdout).toBe(`Order 3: the teapot is out of stock
+Mails: ada@shop: thank you for order-1 · bo@shop: thank you for order-2
+Again: an order that is shipped cannot be shipped
+The row of the old order: shipped
+ada@shop: 2 orders, 5800 cents
+bo@shop: 1 orders, 2900 cents
+`)
+    }
+  },
+)
+
+test('every example is run here', () => {
+  expect(readdirSync(join(root, 'examples'))).toEqual([
+    ...['bank', 'billing-workflow', 'drizzle-application', 'embedded-script', 'multi-tenant', 'prisma-application'],
+    'shop',
+  ])
+})
+
+async function freshDatabase(name: string): Promise<string> {
+  const client = new pg.Client(postgresUrl())
+  await client.connect()
+  await client.query(`create database ${name}`)
+  await client.end()
+  const url = new URL(postgresUrl())
+  url.pathname = `/${name}`
+  return url.href
+}
 
 /** As a user runs it, but with data in a folder of the test. */
 async function runExample(path: string, ...args: string[]): Promise<string> {
+  return (await runFile(path, args)).stdout
+}
+
+function runFile(path: string, args: string[], more: Record<string, string> = {}) {
   const flags = [...shortLived, '--import', import.meta.resolve('tsx')]
   const command = [...flags, join(root, 'examples', path), ...args]
-  const env = { ...process.env, NO_COLOR: '1', RILLFLOW_FOLDER: till }
-  const { stdout } = await run(process.execPath, command, { cwd: folder, env, timeout: patienceMs })
-  return stdout
+  const env = { ...process.env, NO_COLOR: '1', RILLFLOW_FOLDER: till, ...more }
+  return run(process.execPath, command, { cwd: folder, env, timeout: patienceMs })
 }

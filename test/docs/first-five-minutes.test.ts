@@ -2,32 +2,68 @@
  * The first five minutes are run as written: each typed line is run, and its output is compared with the text below it.
  * Times, ids, numbers and random choices are not compared, and `…` stands for any lines.
  *
- * Three things differ from a user's: the clone is this one, already built; `curl` is done here; and `npm start` is replaced by
- * the command that it runs after the build.
+ * It is walked twice: in a clone, and in an empty folder in which the packed package is installed, where its last paragraph
+ * says that the command is `npx rillflow`. Three things differ from a user's: the clone is this one, already built; `curl` is
+ * done here; and `npm start` is replaced by the command that it runs after the build. In the empty folder the dependencies
+ * are links to those of this one.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { copyFile, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { promisify } from 'node:util'
+import { afterAll, expect, test } from 'vitest'
 import { waitUntil } from '../support/wait.ts'
 import { root } from './pages.ts'
 
 const patienceMs = 600_000
 const start = 'node dist/cli/cli.js dev'
 let clone: string
+/** The program, as it is called there. */
+let program: string
 let shop: Running | undefined
 const left = new Set<ChildProcess>()
+const folders: string[] = []
 
-beforeAll(async () => {
-  clone = await mkdtemp(join(tmpdir(), 'rf-clone-'))
-  for (const name of ['dist', 'node_modules']) await symlink(join(root, name), join(clone, name))
-  await copyFile(join(root, 'package.json'), join(clone, 'package.json'))
-})
 afterAll(async () => {
   for (const child of left) child.kill('SIGKILL')
-  await rm(clone, { recursive: true, force: true })
+  for (const folder of folders) await rm(folder, { recursive: true, force: true })
 })
+
+async function enterClone(): Promise<void> {
+  clone = await freshFolder()
+  program = 'node dist/cli/cli.js'
+  for (const name of ['dist', 'node_modules']) await symlink(join(root, name), join(clone, name))
+  await copyFile(join(root, 'package.json'), join(clone, 'package.json'))
+}
+
+async function enterEmptyFolder(): Promise<void> {
+  clone = await freshFolder()
+  // It is what `npx rillflow` runs; a signal reaches it as from a terminal.
+  program = 'node_modules/.bin/rillflow'
+  const run = promisify(execFile)
+  const modules = join(clone, 'node_modules')
+  await mkdir(join(modules, '.bin'), { recursive: true })
+  await writeFile(join(clone, 'package.json'), JSON.stringify({ name: 'mine', private: true, type: 'module' }))
+  const pack = ['pack', '--json', '--ignore-scripts', '--pack-destination', clone]
+  const [{ filename }] = JSON.parse((await run('npm', pack, { cwd: root, maxBuffer: 2 ** 26 })).stdout)
+  await run('tar', ['-xzf', join(clone, filename), '-C', modules])
+  for (const name of await readdir(join(root, 'node_modules')))
+    if (!/^(\.|rillflow$)/.test(name)) await symlink(join(root, 'node_modules', name), join(modules, name))
+  await run('mv', [join(modules, 'package'), join(modules, 'rillflow')])
+  for (const [name, target] of [
+    ['rillflow', '../rillflow/dist/cli/cli.js'],
+    ['tsx', '../tsx/dist/cli.mjs'],
+  ] as const)
+    await symlink(target, join(modules, '.bin', name))
+  await run('chmod', ['+x', join(modules, 'rillflow/dist/cli/cli.js')])
+}
+
+async function freshFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'rf-clone-'))
+  folders.push(folder)
+  return folder
+}
 
 test('npm start builds and runs the commands of the walk', async () => {
   const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
@@ -35,7 +71,11 @@ test('npm start builds and runs the commands of the walk', async () => {
   expect(scripts.start).toBe(`npm run --silent build && ${start}`)
 })
 
-test('the first five minutes work as written', { timeout: patienceMs }, async () => {
+test.each([
+  ['in a clone', enterClone],
+  ['in an empty folder with the packed package', enterEmptyFolder],
+])('the first five minutes work as written %s', { timeout: patienceMs }, async (_, enter) => {
+  await enter()
   const text = await readFile(join(root, 'docs/first-five-minutes.md'), 'utf8')
   const typed: string[] = []
 
@@ -74,7 +114,7 @@ async function walk({ typed, printed }: Step, reported: string): Promise<void> {
 
 /** The output there comes at its own pace: each written line is seen sooner or later. */
 async function open(printed: readonly string[]): Promise<void> {
-  const running = run(start)
+  const running = run(`${program} dev`)
   shop = running
   const missing = (): string[] => {
     const seen = new Set(linesOf(running.printed()))
@@ -103,7 +143,7 @@ async function end(): Promise<string> {
 }
 
 async function ran(typed: string): Promise<string> {
-  return (await run(typed).ended).printed
+  return (await run(typed.replace('node dist/cli/cli.js', program)).ended).printed
 }
 
 /** `curl -s ADDRESS | grep WORD` */

@@ -14,9 +14,10 @@ test('every link of the README and of the docs leads to a file, and to a heading
   expect(broken).toEqual([])
 })
 
-test('every page is linked from the index of the docs', () => {
+test('every page is linked from the index of the docs, or as an error from the list of errors', () => {
   const index = pages.find(({ path }) => path === 'docs/README.md')!
-  const linked = linksOf(index).map(({ path }) => path)
+  const errors = pages.find(({ path }) => path === 'docs/reference/errors.md')!
+  const linked = [index, errors].flatMap(linksOf).map(({ path }) => path)
 
   const lonely = pages.map(({ path }) => path).filter(path => path !== index.path && !linked.includes(path))
 

@@ -18,7 +18,7 @@ export const pages: readonly Page[] = ['README.md', ...underDocs()].map(path => 
 
 function underDocs(): string[] {
   return readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
-    .filter(name => name.endsWith('.md') && !name.startsWith('internals'))
+    .filter(name => name.endsWith('.md') && !/^(internals|site)\b/.test(name))
     .sort()
     .map(name => join('docs', name))
 }

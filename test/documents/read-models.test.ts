@@ -149,7 +149,7 @@ test('a read model that does not exist yet is reported as such', async () => {
   const { store } = await openShop()
   const view = store.documents('orders', { readOnly: true })
 
-  await expect(view.get('order-1')).rejects.toMatchObject({ code: 'collection_not_synced', missing: ['table orders'] })
-  await expect(view.getMany(['order-1'])).rejects.toMatchObject({ code: 'collection_not_synced' })
-  await expect(view.count()).rejects.toMatchObject({ code: 'collection_not_synced' })
+  await expect(view.get('order-1')).rejects.toMatchObject({ code: 'collection_not_found', collection: 'orders' })
+  await expect(view.getMany(['order-1'])).rejects.toMatchObject({ code: 'collection_not_found' })
+  await expect(view.count()).rejects.toMatchObject({ code: 'collection_not_found' })
 })

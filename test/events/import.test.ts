@@ -42,6 +42,24 @@ test('an asynchronous source is read as it comes, and progress is reported chunk
   expect(store.metrics().events_imported_total).toBe(25)
 })
 
+test('the tables that an import has filled have statistics when it ends, and a small import changes none', async () => {
+  const { store, query } = await openShop()
+  const sizes = async (): Promise<Record<string, number>> => {
+    const rows = await query<{ name: string; rows: number }>(
+      `select oid::regclass::text as name, reltuples::float8 as rows
+      from pg_class where oid in ('~events'::regclass, '~streams'::regclass)`,
+    )
+    return Object.fromEntries(rows.map(({ name, rows }) => [name.split('.').at(-1)!.replaceAll('"', ''), rows]))
+  }
+  await store.events.import(orders(10))
+  const before = await sizes()
+
+  await store.events.import(orders(3_000, 300))
+
+  expect(Math.max(...Object.values(before))).toBeLessThan(3_000)
+  expect(await sizes()).toEqual({ events: 3_010, streams: 300 })
+})
+
 test('an empty import is not an error', async () => {
   const { store } = await openShop()
 

@@ -5,10 +5,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
+import { defineProcessor } from '../../src/consumers/processor.ts'
+import { everyItem } from '../../src/core/page.ts'
 import { openStore, type Store } from '../../src/store.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { builtFileOf } from '../support/program.ts'
-import { onServer, openShop, placed, take } from '../support/shop.ts'
+import { onServer, openShop, placed, shopEvents, take } from '../support/shop.ts'
 
 const total = 200
 
@@ -43,6 +45,57 @@ test('a store with 200 events of a mebibyte is read in flat memory, by readers a
 
   expect(JSON.parse(stdout)).toEqual({ all: total, ofStream: total, processed: total, delivered: total })
 }, 180_000)
+
+test('an event that no process can read comes without its data, and hides no other, in every read', async () => {
+  const { store, named } = await openShop()
+  const ids: string[] = []
+  for (let n = 0; n < 3; n++) ids.push(...(await store.events.append('order-1', placed(n))).eventIds)
+  await store.transaction(tx =>
+    tx.query(
+      named(`update ~events set data = jsonb_build_object('weights',
+        (select jsonb_agg(1e308) from generate_series(1, 450000))) where position = 2`),
+    ),
+  )
+  const handled: number[] = []
+  const collector = defineProcessor('collector', {
+    events: shopEvents,
+    retries: 0,
+    onFailure: 'deadLetter',
+    on: { OrderPlaced: event => void handled.push(event.position) },
+  })
+  await store.register(collector)
+
+  const reads = {
+    all: await store.events.readAll().toArray(),
+    typed: await store.events.readAll({ types: ['OrderPlaced'] }).toArray(),
+    stream: await store.events.read('order-1').toArray(),
+    backwards: (await store.events.read('order-1', { direction: 'backwards' }).toArray()).reverse(),
+    list: await everyItem(page => store.events.list({ order: 'oldest', ...page })),
+    got: [...(await Promise.all(ids.map(id => store.events.get(id))))].map(event => event!),
+    tail: await take(store.events.tail({ from: 'start' }), 3),
+  }
+  await store.consumers.runUntilIdle(collector)
+
+  for (const [read, events] of Object.entries(reads)) {
+    expect(
+      events.map(event => [event.position, event.isTooLarge]),
+      read,
+    ).toEqual([
+      [1, undefined],
+      [2, true],
+      [3, undefined],
+    ])
+    expect(events[2]!.data).toEqual(placed(2).data)
+    expect(() => events[1]!.data).toThrow(/at position 2 of stream order-1 takes more than/)
+    expect(JSON.parse(JSON.stringify(events[1]))).toMatchObject({ position: 2, type: 'OrderPlaced', schemaVersion: 1 })
+  }
+  expect(handled).toEqual([1, 3])
+  expect((await store.deadLetters.list()).items).toMatchObject([{ position: 2, consumer: 'collector' }])
+  const { findings } = await store.doctor()
+  expect(findings.filter(({ check }) => check === 'events.too_large')).toMatchObject([
+    { level: 'error', message: expect.stringContaining('The event at position 2 of stream "order-1"') },
+  ])
+}, 120_000)
 
 test('pages that end by their bytes lose no event and repeat none', async () => {
   const { store } = await openShop()

@@ -115,6 +115,29 @@ test('a log longer than a page and than a window is read completely, in order, w
   expect(await store.events.readAll({ streams: ['order-99'], pageSize: 7 }).toArray()).toHaveLength(count / 100)
 })
 
+test('pages of the log begin small and grow, so that the first events come soon', async () => {
+  const { store } = await openShop()
+  const count = 6_000
+  await store.events.import(
+    Array.from({ length: count }, (_, n) => ({ stream: `order-${n % 100}`, ...(n % 2 === 0 ? paid : placed(n)) })),
+  )
+  const readFor = async (work: () => Promise<unknown>): Promise<number> => {
+    const before = store.metrics().events_read_total
+    await work()
+    return store.metrics().events_read_total - before
+  }
+
+  const taken = await readFor(() => take(store.events.readAll(), 50))
+  const filtered = await readFor(() => take(store.events.readAll({ types: ['OrderPaid'] }), 50))
+  const all = await store.events.readAll().toArray()
+  const half = await store.events.readAll({ types: ['OrderPaid'] }).toArray()
+
+  expect(taken).toBeLessThanOrEqual(500)
+  expect(filtered).toBeLessThanOrEqual(500)
+  expect(all.map(event => event.position)).toEqual(all.map((_, at) => all[0]!.position + at))
+  expect([all.length, half.length]).toEqual([count, count / 2])
+})
+
 test('a read of the log ends where the log was settled when it began', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(1), placed(2)])

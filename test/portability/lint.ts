@@ -2,6 +2,7 @@
  * The rules of `test/portability/citus.md`, by their numbers there, for one statement at a time. Each returns the
  * violations; a statement that runs on Citus as it is has none.
  */
+import { immutableFunctions } from '../../src/schema/immutable.sql.ts'
 import { allOf, everything, inField, type Node, namesIn, parseBody, parseStatements } from './syntax-tree.ts'
 import type { Catalogue } from './volatility.ts'
 
@@ -159,10 +160,12 @@ function isOurs(schema: string | undefined): boolean {
 }
 
 /** A call of a function of the schema. */
-/** A function of the schema, but for the clock: it is declared immutable, so it runs where the rows are. */
+/** A function of the schema, but for those that are declared immutable, so that they run where the rows are. */
 function isOwn(node: Node): boolean {
-  return node.type === 'FuncCall' && isOurs(namesIn(node, 'funcname').at(-2)) && plainName(node) !== 'clock'
+  return node.type === 'FuncCall' && isOurs(namesIn(node, 'funcname').at(-2)) && !immutable.has(plainName(node))
 }
+
+const immutable = new Set(['clock', ...immutableFunctions.map(each => each.name)])
 
 function plainName(call: Node): string {
   return namesIn(call, 'funcname').at(-1)!
@@ -195,8 +198,9 @@ function settingOf(call: Node): string {
   return String(name?.children[0]?.raw.sval ?? '')
 }
 
-/** The schema's name separates tenants: session settings must not. */
+/** The schema's name separates tenants: session settings must not. Two settings choose how a new schema is made. */
 function isGuard(setting: string): boolean {
+  if (setting === 'rillflow.numbers' || setting === 'citus.enable_schema_based_sharding') return false
   return setting.includes('.') || setting === 'search_path'
 }
 

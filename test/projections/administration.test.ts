@@ -154,7 +154,7 @@ test('a wait for a projection says that it is paused, or with which error it fai
   const failing = await outcome(store.consumers.waitFor(bad, position, { timeoutMs: 20 }))
 
   expect(paused.error).toMatchObject({ missing: '"order-totals" is paused. It is at 0, behind by 1.' })
-  expect(failing.error).toMatchObject({ missing: expect.stringContaining('has failed 1 times, with: no ink.') })
+  expect(failing.error).toMatchObject({ missing: expect.stringContaining('has failed 1 time, with: no ink.') })
 })
 
 test('a runner runs projections that were registered before and after its start, each on its own', async () => {

@@ -191,3 +191,32 @@ test('a document can be read within a transaction', async () => {
 
   expect(read?.total).toBe(10)
 })
+
+test('a date in a document is text for the next event, of the same batch, of a later one, and of a live fold', async () => {
+  for (const lifecycle of ['async', 'live'] as const) {
+    const { store } = await openShop()
+    const seen: unknown[] = []
+    const parcels = defineDocumentProjection('parcels', {
+      events: shopEvents,
+      lifecycle,
+      initial: () => ({ placed: [] as Date[] }),
+      evolve: {
+        OrderPlaced(parcel, event) {
+          seen.push(...parcel.placed)
+          return { placed: [...parcel.placed, event.createdAt.toISOString()].map(text => new Date(text)) }
+        },
+      },
+    })
+    await store.register(parcels)
+    await store.events.append('order-1', [placed(1), placed(2)])
+    if (lifecycle === 'async') await store.consumers.runUntilIdle(parcels)
+    await store.events.append('order-1', placed(3))
+    if (lifecycle === 'async') await store.consumers.runUntilIdle(parcels)
+
+    const document = await store.documents(parcels).get('order-1')
+
+    expect(document!.data.placed).toHaveLength(3)
+    expect(seen).toHaveLength(3)
+    expect(new Set(seen.map(each => typeof each))).toEqual(new Set(['string']))
+  }
+})

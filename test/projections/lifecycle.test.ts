@@ -44,6 +44,17 @@ test('documents that are folded inline are read like others', async () => {
   expect((await store.documents(orders).get('order-1'))?.data).toMatchObject({ total: 7 })
 })
 
+test('appends that are made at the same time in one transaction all count', async () => {
+  const { store } = await openShop()
+  await store.projections.register({ ...orders, lifecycle: 'inline' })
+
+  await store.transaction(tx =>
+    Promise.all([1, 2, 4].map(total => store.events.append('order-1', placed(total), { tx }))),
+  )
+
+  expect((await store.documents(orders).get('order-1'))?.data).toMatchObject({ total: 7 })
+})
+
 test('appends to many streams that are folded into one document, or one row, all count', async () => {
   const shop = await openShop()
   const second = await other(shop)

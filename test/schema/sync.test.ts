@@ -198,19 +198,25 @@ test('a sync that fails, is aborted, or whose onProgress throws has done nothing
   expect(await isGone()).toBe(true)
 })
 
-test('mode auto creates the schema, and costs one query, or two on a server, when there is nothing to do', async () => {
+test('mode auto creates the schema, and costs two queries, or four on a server, when there is nothing to do', async () => {
   const { schema, database, name } = make()
   await schema.ensure('auto')
   expect(await schema.state()).toMatchObject({ status: 'current' })
 
   const sent: string[] = []
-  const run: typeof database.run = statement => {
+  const noted = { ...database }
+  noted.run = statement => {
     sent.push(statement.label)
     return database.run(statement)
   }
-  await makeFixture({ ...database, run }, name).schema.ensure('auto')
+  noted.runArrays = statement => {
+    sent.push(statement.label)
+    return database.runArrays(statement)
+  }
+  await makeFixture(noted, name).schema.ensure('auto')
 
-  expect(sent).toEqual(['schema.migrations', ...(database.engine === 'postgres' ? ['schema.positions'] : [])])
+  const onServer = ['schema.used', expect.stringMatching(/^schema\.drawn_/)]
+  expect(sent).toEqual(['schema.migrations', 'schema.functions', ...(database.engine === 'postgres' ? onServer : [])])
 })
 
 test('mode check changes nothing, and reports whether the schema is missing or outdated', async () => {

@@ -120,3 +120,20 @@ test('figures are read once for all viewers', async () => {
   expect(second.body.at).toBe(first.body.at)
   expect(history.body.series.map((each: { name: string }) => each.name)).toContain('eventsPerSecond')
 })
+
+test('a flood of events becomes a gap, and the feed continues after it', async () => {
+  const { store } = await openShop()
+  const { url } = await serve(store)
+  const feed = await openFeed(`${url}/api/v1/live?topics=events`)
+  const flood = Array.from({ length: 1_500 }, (_, n) => ({ type: 'OrderPlaced' as const, data: { total: n } }))
+  await store.events.append('order-1', flood.slice(0, 750))
+  await store.events.append('order-2', flood.slice(750))
+
+  const gap = await feed.next('gap')
+  await store.events.append('order-3', { type: 'OrderPlaced', data: { total: 9_999 } })
+  const { data } = await feed.next('events')
+  feed.close()
+
+  expect(gap.data).toMatchObject([{ topic: 'events', to: 1_500 }])
+  expect(data).toMatchObject([{ stream: 'order-3', data: { total: 9_999 } }])
+})

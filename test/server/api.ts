@@ -56,10 +56,10 @@ export interface Feed {
 }
 
 /** A live feed, as a browser reads it. `after`: the id of the last message. */
-export async function openFeed(url: string, after?: string): Promise<Feed> {
+export async function openFeed(url: string, after?: string, more: Record<string, string> = {}): Promise<Feed> {
   const controller = new AbortController()
   onTestFinished(() => controller.abort())
-  const headers: Record<string, string> = after === undefined ? {} : { 'last-event-id': after }
+  const headers: Record<string, string> = { ...more, ...(after === undefined ? {} : { 'last-event-id': after }) }
   const response = await fetch(url, { headers, signal: controller.signal })
   if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()

@@ -100,6 +100,8 @@ test('a consumer shows its lag in events and seconds, its applied events, its fa
   const paused = await scrape()
 
   expect(before.value('rillflow_consumer_lag_events', { ...about, kind: 'projection' })).toBe(3)
+  expect([before, after].map(each => each.value('rillflow_consumer_checkpoint', about))).toEqual([0, 3])
+  expect(after.value('rillflow_log_position')).toBe(3)
   expect(before.value('rillflow_consumer_lag_seconds', about)).toBeGreaterThan(0)
   expect(after.value('rillflow_consumer_lag_events', about)).toBe(0)
   expect(after.value('rillflow_consumer_lag_seconds', about)).toBe(0)

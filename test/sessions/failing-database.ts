@@ -24,7 +24,7 @@ export async function failingDatabase(): Promise<FailingDatabase> {
   let failure: Failure = 'unsent'
 
   /** Whether this is the one. */
-  const isDue = (label: string): boolean => label !== 'events.notify' && left > 0 && --left === 0
+  const isDue = (): boolean => left > 0 && --left === 0
 
   const fail = async (executor: Executor): Promise<never> => {
     if (failure === 'refused') await executor.run(sql`/* test.refused */ select 1 / 0`)
@@ -34,7 +34,7 @@ export async function failingDatabase(): Promise<FailingDatabase> {
   const sending =
     <T>(executor: Executor, send: (statement: Statement) => Promise<T>) =>
     async (statement: Statement): Promise<T> => {
-      if (!isDue(statement.label)) return send(statement)
+      if (!isDue()) return send(statement)
       if (failure !== 'unanswered') return fail(executor)
       await send(statement)
       throw lost
@@ -63,7 +63,7 @@ export async function failingDatabase(): Promise<FailingDatabase> {
         let isLost = false
         const result = await database.transaction(async tx => {
           const value = await work(inTransaction(tx))
-          if (isDue('commit')) {
+          if (isDue()) {
             if (failure !== 'unanswered') await fail(tx)
             isLost = true
           }

@@ -58,7 +58,7 @@ test('the transaction of another library is named, not a TypeError', async () =>
     () => store.workflows.publish('OrderPlaced', { total: 1 }, { tx: drizzle }),
     () => session.save({ tx: drizzle }),
   ])
-    await expect(work()).rejects.toThrow(/"tx" is a transaction of Drizzle.*store\.transaction/)
+    await expect(work()).rejects.toThrow(/"tx" is a transaction of Drizzle.*fromDrizzle\(tx\)/)
   await expect(store.events.append('order-1', placed(1), { tx: prisma })).rejects.toThrow('Prisma')
   await expect(store.events.append('order-1', placed(1), { tx: null as never })).rejects.toThrow('"tx" is null')
   session.discard()

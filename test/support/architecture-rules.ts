@@ -119,6 +119,20 @@ export const onlyTheCliPrints: Rule = sources => matches(/\bconsole\s*\./g, code
 export const onlyTheCliListensToTheProcess: Rule = sources =>
   matches(/\bprocess\s*\.\s*(on|once|addListener|prependListener)\s*\(/g, codeOutsideCli(sources), 'hooks the process')
 
+/**
+ * Time, timers and chance come from `core/host.ts`, so that a simulation can own them. Parts that no simulation runs may use
+ * those of Node: the engines themselves, and programs around a store.
+ */
+export const hostIsReplaceable: Rule = sources =>
+  matches(
+    /\b(?:Date\.now|performance\.now|Math\.random|setInterval|setImmediate|randomUUID|randomFillSync)\b|(?<![.\w])setTimeout\(/g,
+    under('src/', sources)
+      .filter(({ path }) => !/^src\/(?:database|tenants|transfer|server|verify|cli|testing|integrations)\//.test(path))
+      .filter(({ path }) => !['src/core/host.ts', 'src/core/clock.ts'].includes(path))
+      .map(blank),
+    'takes time or chance from Node instead of core/host.ts',
+  )
+
 /** In the place of a type; a function, a variable or a property may have this name. */
 export const nothingIsAny: Rule = sources =>
   matches(

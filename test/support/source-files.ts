@@ -33,7 +33,7 @@ export function readDocuments(...places: string[]): Source[] {
         : readdirSync(place, { recursive: true, encoding: 'utf8' }).map(file => join(place, file)),
     )
     .map(path => path.replaceAll('\\', '/'))
-    .filter(path => path.endsWith('.md'))
+    .filter(path => path.endsWith('.md') && !path.includes('node_modules/') && !path.includes('/.vitepress/'))
     .sort()
     .map(path => ({ path, text: readFileSync(path, 'utf8') }))
 }

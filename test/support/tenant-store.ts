@@ -2,6 +2,7 @@
 import { onTestFinished } from 'vitest'
 import { identifier } from '../../src/database/sql.ts'
 import { openStore, type StoreOptions, type TenantedStore } from '../../src/store.ts'
+import { tenantsAuditSchema } from '../../src/tenants/tenants-audit.ts'
 import { openDatabase } from './engines.ts'
 import { type ShopMap, shopEvents } from './shop.ts'
 
@@ -17,8 +18,8 @@ export async function openTenantStore(options: Partial<StoreOptions<ShopMap>> = 
     const listing = await openStore<ShopMap>({ ...given, tenancy: 'schema' })
     const names = (await listing.tenants.list()).items.map(({ schema }) => schema)
     await Promise.all([store.close(), listing.close()])
-    for (const name of names)
-      await database.run({ label: 'test.drop', text: `drop schema ${identifier(name)} cascade`, values: [] })
+    for (const name of [...names, tenantsAuditSchema(tenantPrefix)])
+      await database.run({ label: 'test.drop', text: `drop schema if exists ${identifier(name)} cascade`, values: [] })
   })
   return store
 }

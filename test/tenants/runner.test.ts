@@ -1,13 +1,15 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
+import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier, type Statement } from '../../src/database/sql.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fakes.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { orders } from '../aggregates/orders.ts'
-import { openDatabase } from '../support/engines.ts'
-import { outcome, placed, type ShopMap, shopEvents } from '../support/shop.ts'
+import { openDatabase, postgresUrl } from '../support/engines.ts'
+import { onServer, outcome, placed, type ShopMap, shopEvents, take } from '../support/shop.ts'
+import { statementsDuring } from '../support/statement-recording.ts'
 import { openTenantStore, prefixOf } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -223,7 +225,7 @@ test('the number of queries while all tenants sleep does not depend on their num
   await waitUntil(() => runner.active().length === 0)
 
   const looks = (): Statement[] => asked.filter(({ label }) => label === 'tenants.idle')
-  const labels = new Set(['tenants.heads', 'tenants.idle', 'tenants.schemas'])
+  const labels = new Set(['events.settle', 'tenants.heads', 'tenants.idle', 'tenants.schemas'])
   const isQuiet = (): boolean =>
     asked.every(({ label }) => labels.has(label)) && looks().length <= count('tenants.heads') / 2 + 1
   let began = 0
@@ -243,3 +245,31 @@ test('the number of queries while all tenants sleep does not depend on their num
   // The list of tenants is read every five polls, each up to a fifth shorter.
   expect(count('tenants.schemas')).toBeLessThanOrEqual((performance.now() - began) / (5 * 20 * 0.8) + 1)
 })
+
+if (onServer) {
+  test('appends of many tenants reach other processes by few notifications, and the readers of each tenant', async () => {
+    const store = await openTenantStore()
+    const tenants = Array.from({ length: 12 }, (_, n) => `shop-${n}`)
+    for (const tenant of tenants) await store.tenants.ensure(tenant)
+    const prefix = prefixOf((await store.tenants.list()).items)
+    const database = await openPostgres({ url: postgresUrl() })
+    onTestFinished(() => database.close(1_000))
+    const other = await openTenantStore({ database, tenantPrefix: prefix, pollMs: 600_000 })
+    const tailing = tenants.map(tenant => other.tenant(tenant).events.tail({ from: 'start' }))
+    const seen = tailing.map(tail => take(tail, 4))
+    // Every reader waits for a hint now: it has seen the first event.
+    const first = tenants.map(tenant => store.tenant(tenant).events.append('order-0', placed()))
+    await Promise.all(first)
+
+    const sent = await statementsDuring(async () => {
+      for (let n = 1; n <= 3; n++)
+        for (const tenant of tenants) await store.tenant(tenant).events.append(`order-${n}`, placed())
+      await Promise.all(seen)
+    })
+
+    const notifications = sent.filter(text => text.includes('/* database.notify */'))
+    expect((await Promise.all(seen)).map(events => events.length)).toEqual(tenants.map(() => 4))
+    expect(notifications.length).toBeGreaterThan(0)
+    expect(notifications.length).toBeLessThan(3 * tenants.length)
+  })
+}

@@ -181,3 +181,19 @@ export async function read(): Promise<void> {
 
 const byName = () => store.documents<Order>('orders')
 void [asRow, anywhere, foreign]
+
+// ── A Date of a document is text when the next event comes ──────────────────────────────────────────────────────────
+
+defineDocumentProjection('parcels', {
+  events: shopEvents,
+  initial: () => ({ total: 0, placedAt: new Date(0) }),
+  evolve: {
+    OrderPlaced: (parcel, event) => {
+      same<typeof parcel, { total: number; placedAt: string }>(true)
+      return { total: parcel.total, placedAt: event.createdAt }
+    },
+    OrderPaid: parcel => parcel,
+    // @ts-expect-error: it is text, which has no year
+    OrderShipped: parcel => ({ ...parcel, total: parcel.placedAt.getFullYear() }),
+  },
+})

@@ -4,6 +4,7 @@
  */
 import { defineEvents } from '../../src/events/definition.ts'
 import { openStore } from '../../src/store.ts'
+import { crashEverywhere, recordEffects } from '../../src/testing/testing.ts'
 import { defineUndo } from '../../src/workflows/cancel/undo.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 
@@ -94,6 +95,23 @@ untyped.workflows.register(
     },
   }),
 )
+
+// ── A workflow that is killed anywhere takes events there are ───────────────────────────────────────────────────────────
+
+const effects = recordEffects()
+const killed = defineHandler('killed', {
+  events,
+  on: 'OrderPlaced',
+  run: (_event, { emit }) => emit('OrderPaid', { method: 'card' }),
+})
+const { points } = await crashEverywhere(killed, { given: { type: 'OrderPlaced', data: { total: 1 } }, effects })
+const lines: (string | undefined)[] = points.map(({ line }) => line)
+// @ts-expect-error: no such event
+await crashEverywhere(killed, { given: { type: 'OrderLost', data: {} } })
+// @ts-expect-error: no such option
+await crashEverywhere(killed, { given: { type: 'OrderPlaced', data: { total: 1 } }, keys: true })
+const receipt: string = await effects.record('charge', { total: lines.length }, { result: 'receipt-1' })
+void ((await effects.record(receipt)) satisfies undefined)
 
 await untyped.register(refund)
 workflows.register(refund)

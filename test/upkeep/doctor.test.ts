@@ -27,7 +27,7 @@ test('a healthy store is reported as healthy, with the list of checks', async ()
     ...['schema', 'server.version', 'server.durability', 'server.tls', 'server.connections'],
     ...['server.settings', 'server.wake_ups'],
     ...['transactions.old', 'transactions.prepared', 'transactions.slots', 'log.held_back', 'tables.dead_rows'],
-    ...['tables.age'],
+    ...['tables.age', 'documents.too_large', 'events.too_large'],
     ...['consumers.stopped', 'consumers.lag', 'consumers.checkpoints', 'consumers.orphaned', 'consumers.leases'],
     ...['consumers.rebuilds', 'dead_letters', 'workflows.without_code', 'workflows.workers', 'workflows.parked'],
     ...['workflows.lanes'],
@@ -162,11 +162,11 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
   ])
   expect(lag).toMatchObject([
     {
-      message: expect.stringMatching(/"mailer\/default" is 1 positions and 6\d\d s behind, and no runner runs it/),
+      message: expect.stringMatching(/"mailer\/default" is 1 position and 6\d\d s behind, and no runner runs it/),
       fix: expect.stringContaining('store.consumers.remove("mailer", { group: "default" })'),
     },
     {
-      message: expect.stringContaining('"stopped" is 1 positions'),
+      message: expect.stringContaining('"stopped" is 1 position'),
       fix: expect.stringContaining('store.consumers.remove("stopped")'),
     },
   ])
@@ -204,7 +204,7 @@ test('open dead letters, executions without code and dead runners are found', as
     },
   ])
   expect(await troubles(shop, 'workflows.without_code')).toMatchObject([
-    { message: expect.stringContaining('1 executions wait for version 1 of handler "pay"') },
+    { message: expect.stringContaining('1 execution waits for version 1 of handler "pay"') },
   ])
   expect(await troubles(shop, 'workflows.workers')).toMatchObject([{ message: expect.stringContaining('Runner gone') }])
 })

@@ -174,6 +174,31 @@ async function unjoined(query: Query, { joins = {} }: Rules, effects: readonly E
   return wrong
 }
 
+/** Rows of steps and undos that are wrong: each must exist once, and only with the effect it belongs to. */
+export async function wrongSteps(query: Query): Promise<string[]> {
+  const rows = await query<{ what: string }>(`
+    select 'booked ' || count(*) || ' times: ' || execution as what
+    from ~bookings
+    group by execution
+    having count(*) > 1
+    union all
+    select 'greeted without a booking: ' || f.execution
+    from ~effects as f
+    where f.handler = 'greet'
+      and not exists (select from ~bookings as b where b.execution = f.execution)
+    union all
+    select 'refunded ' || count(*) || ' times: ' || execution
+    from ~refunds
+    group by execution
+    having count(*) > 1
+    union all
+    select undos.n || ' undos, but ' || refunds.n || ' refunds'
+    from (select count(*) as n from ~workflow_undos where state = 'done') as undos,
+      (select count(*) as n from ~refunds) as refunds
+    where undos.n <> refunds.n`)
+  return rows.map(({ what }) => what)
+}
+
 /** Invariants that hold at every moment, checked in one snapshot, also during the load. */
 export async function inconsistencies(query: Query): Promise<string[]> {
   const rows = await query<{ what: string }>(`

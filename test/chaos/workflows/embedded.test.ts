@@ -8,9 +8,9 @@ import { openStore } from '../../../src/store.ts'
 import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { checkWorkflows, noErrors, type Query } from './check-workflows.ts'
+import { checkWorkflows, noErrors, type Query, wrongSteps } from './check-workflows.ts'
 import { rules } from './orders.ts'
-import { deadlineMs, limitMs, wrongSteps } from './scenario.ts'
+import { deadlineMs, limitMs } from './scenario.ts'
 import { startProcess } from './worker-process.ts'
 
 test(

@@ -163,20 +163,29 @@ async function comeBackLate(
   return { accepted: accepted - before.accepted, refused: refused - before.refused }
 }
 
-/** Resolves when no work is left; otherwise the error lists it. */
+/** Resolves when no work is left. Once none has ended for as long as the deadline, the error says what is left. */
 async function isOver({ query }: Shop): Promise<void> {
-  let left: object[] = []
+  let left = { total: 0, first: [] as unknown[] }
+  // Some rows and a count: all of a backlog, again and again, would keep the workers of this process from their work.
   const isNothingLeft = async (): Promise<boolean> => {
-    left = await query(`
-      select id::text as what, state, attempt, crashes, worker, lane, deadline_at - clock_timestamp() as ends_in
+    const first = await query(`
+      select id::text as what, state, attempt, crashes, worker, lane, deadline_at - clock_timestamp() as ends_in,
+        count(*) over () as total
       from ~workflow_executions
       union all
-      select 'dispatcher', owner, 0, 0, null, checkpoint::text, lease_until - clock_timestamp()
+      select 'dispatcher', owner, 0, 0, null, checkpoint::text, lease_until - clock_timestamp(), 1
       from ~consumers
-      where name = 'workflows' and checkpoint < (select max(position) from ~events)`)
-    return left.length === 0
+      where name = 'workflows' and checkpoint < (select max(position) from ~events)
+      order by state desc
+      limit 10`)
+    left = { total: Math.max(0, ...first.map(row => Number(row.total))), first }
+    return first.length === 0
   }
-  await waitUntil(isNothingLeft, { deadlineMs, what: 'the end of all work' }).catch((error: Error) => {
-    throw new Error(`${error.message}; left are ${JSON.stringify(left.slice(0, 10), null, 1)}`)
-  })
+  const options = { deadlineMs, everyMs: 250, what: 'the end of all work' }
+  for (let before = Number.POSITIVE_INFINITY; ; before = left.total) {
+    const error = await waitUntil(isNothingLeft, options).catch((late: Error) => late)
+    if (!(error instanceof Error)) return
+    if (left.total >= before)
+      throw new Error(`${error.message}; left are ${left.total}: ${JSON.stringify(left.first, null, 1)}`)
+  }
 }

@@ -61,6 +61,8 @@ export interface OrdersOptions {
   readonly random: Random
   /** The executions that run now. */
   readonly inHand: Set<string>
+  /** How a handler takes its time. Default: it sleeps. */
+  readonly rest?: typeof pause | undefined
 }
 
 interface Run {
@@ -69,7 +71,7 @@ interface Run {
   readonly attempt: number
 }
 
-export function registerOrders(store: Store, { schema, worker, random, inHand }: OrdersOptions): void {
+export function registerOrders(store: Store, { schema, worker, random, inHand, rest = pause }: OrdersOptions): void {
   const flows = store.workflows as unknown as Workflows<OrderMap>
   const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
   const policy = { retries: 5, backoff: { baseMs: 5, maxMs: 50 } }
@@ -83,7 +85,7 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
   const work = async ({ executionId }: Run): Promise<void> => {
     inHand.add(executionId)
     try {
-      await pause(random, 12)
+      await rest(random, 12)
       if (random() < 0.04) throw new Error('the line is busy')
     } finally {
       inHand.delete(executionId)

@@ -16,7 +16,7 @@ import { freshSchema } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
 import { pause, seeded, times } from '../seeded-random.ts'
-import { checkWorkflows, inconsistencies, type Query, type WorkflowErrors } from './check-workflows.ts'
+import { checkWorkflows, inconsistencies, type Query, type WorkflowErrors, wrongSteps } from './check-workflows.ts'
 import { type OrderMap, registerOrders, rules } from './orders.ts'
 import { startProcess, type WorkerProcess } from './worker-process.ts'
 import { makeTables } from './worker-program.ts'
@@ -133,31 +133,6 @@ export async function isOver(query: Query): Promise<void> {
   await waitUntil(isNothingLeft, { deadlineMs, what: 'the end of all work' }).catch((error: Error) => {
     throw new Error(`${error.message}; left are ${JSON.stringify(left.slice(0, 10), null, 1)}`)
   })
-}
-
-/** Rows of steps and undos that are wrong: each must exist once, and only with the effect it belongs to. */
-export async function wrongSteps(query: Query): Promise<string[]> {
-  const rows = await query<{ what: string }>(`
-    select 'booked ' || count(*) || ' times: ' || execution as what
-    from ~bookings
-    group by execution
-    having count(*) > 1
-    union all
-    select 'greeted without a booking: ' || f.execution
-    from ~effects as f
-    where f.handler = 'greet'
-      and not exists (select from ~bookings as b where b.execution = f.execution)
-    union all
-    select 'refunded ' || count(*) || ' times: ' || execution
-    from ~refunds
-    group by execution
-    having count(*) > 1
-    union all
-    select undos.n || ' undos, but ' || refunds.n || ' refunds'
-    from (select count(*) as n from ~workflow_undos where state = 'done') as undos,
-      (select count(*) as n from ~refunds) as refunds
-    where undos.n <> refunds.n`)
-  return rows.map(({ what }) => what)
 }
 
 async function states(query: Query): Promise<Record<string, number>> {

@@ -1,0 +1,132 @@
+import { describe, expect, test } from 'vitest'
+import { isRillflowError } from '../../src/errors.ts'
+import { defineEvents } from '../../src/events/definition.ts'
+import { crashEverywhere, recordEffects } from '../../src/testing/testing.ts'
+import { defineUndo } from '../../src/workflows/cancel/undo.ts'
+import { batch } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
+
+interface ShopMap {
+  OrderPlaced: { items: string[]; cents: number }
+  OrderPaid: { receipt: string }
+  PackAsked: { item: string; order: string }
+  ItemPacked: { item: string; order: string }
+  OrderShipped: { carrier: string }
+}
+
+const events = defineEvents<ShopMap>()
+const placed = { ...events.create('OrderPlaced', { items: ['tea', 'cup'], cents: 4200 }), stream: 'order-1' }
+const effects = recordEffects()
+const gateway = {
+  charge: (cents: number, { idempotencyKey }: { idempotencyKey?: string }) =>
+    effects.record('charge', { cents }, { idempotencyKey, result: 'receipt-1' }),
+}
+
+const refund = defineUndo('refund', { run: () => {} })
+const charge = defineHandler('charge', {
+  events,
+  on: 'OrderPlaced',
+  async run(event, { step, emit, executionId }) {
+    const { cents, items } = event.data
+    const receipt = await step('charge-card', () => gateway.charge(cents, { idempotencyKey: executionId }), {
+      undo: { by: 'refund', data: { cents } },
+    })
+    return [
+      emit('OrderPaid', { receipt }, { stream: event.stream }),
+      batch(items.map(item => emit('PackAsked', { item, order: event.stream }))),
+    ]
+  },
+})
+const pack = defineHandler('pack', {
+  events,
+  on: 'PackAsked',
+  run: (event, { emit }) => emit('ItemPacked', event.data),
+})
+const ship = defineJoin('ship', {
+  events,
+  on: 'ItemPacked',
+  run: (items, { emit }) => emit('OrderShipped', { carrier: 'Swift' }, { stream: items[0]!.data.order }),
+})
+
+describe('a workflow that is killed at each of its points', () => {
+  test('comes to the same end when its effects have keys', async () => {
+    const { points } = await crashEverywhere([charge, pack, ship], {
+      given: placed,
+      effects,
+      store: { events, undos: [refund] },
+    })
+
+    const whats = points.filter(({ handler }) => handler === 'charge').map(({ what }) => what)
+    expect(whats).toEqual([
+      'before step "charge-card"',
+      'after the code of step "charge-card"',
+      'after step "charge-card"',
+      'before the completion',
+      'after the completion',
+    ])
+    expect(points.map(({ handler }) => handler)).toEqual(expect.arrayContaining(['pack', 'ship']))
+    expect(points[0]!.line).toMatch(/crash-everywhere\.test\.ts:\d+$/)
+    expect(effects.list()).toMatchObject([{ name: 'charge', data: { cents: 4200 } }])
+  })
+
+  test('is refused for an effect without a key, with the line that makes it', async () => {
+    const careless = defineHandler('charge', {
+      events,
+      on: 'OrderPlaced',
+      async run(event, { step, emit }) {
+        const receipt = await step('charge-card', () => gateway.charge(event.data.cents, {})) // the line
+        return emit('OrderPaid', { receipt })
+      },
+    })
+
+    const error = await crashEverywhere(careless, { given: placed, effects }).catch((reason: unknown) => reason)
+
+    if (!isRillflowError(error, 'crash_changes_outcome' as never)) throw error
+    const { point, pointLine, what, line } = error as unknown as Readonly<Record<string, string>>
+    expect(point).toBe('after the code of step "charge-card"')
+    expect(what).toBe('effect "charge" with {"cents":4200} is there 2 times instead of once')
+    expect(line).toBe(pointLine)
+    expect(String(error)).toContain('crash-everywhere.test.ts')
+  })
+
+  test('is refused for an event that another run would emit with other data', async () => {
+    let runs = 0
+    const counting = defineHandler('count', {
+      events,
+      on: 'OrderPlaced',
+      async run(_event, { step, emit }) {
+        runs++
+        await step('look', () => 'seen')
+        return emit('OrderPaid', { receipt: `receipt of run ${runs}` })
+      },
+    })
+
+    await expect(crashEverywhere(counting, { given: placed })).rejects.toThrow(
+      /event OrderPaid .*crash-everywhere\.test\.ts/s,
+    )
+  })
+
+  test('continues its waits and timers in the next process', async () => {
+    const patient = defineHandler('patient', {
+      events,
+      on: 'OrderPlaced',
+      async run(event, { step, sleep, emit, waitForEvent, tx }) {
+        await tx('mark', async handle => (await handle.query('select 1 as one')).length)
+        await sleep('a day', 86_400_000)
+        const paid = await waitForEvent('OrderPaid', { timeoutMs: 1_000 })
+        await step('mail', () => effects.record('mail', { late: paid === undefined }, { idempotencyKey: event.id }))
+        return emit('OrderShipped', { carrier: 'Swift' })
+      },
+    })
+
+    const { points } = await crashEverywhere(patient, { given: placed, effects, advance: { days: 2 } })
+
+    expect(points.length).toBeGreaterThan(10)
+    expect(effects.list()).toMatchObject([{ name: 'mail', data: { late: true } }])
+  })
+
+  test('refuses an option that it does not know', async () => {
+    await expect(crashEverywhere(pack, { given: [], effect: effects } as never)).rejects.toThrow(/effects/)
+  })
+})
