@@ -23,7 +23,7 @@ const PARTS = [
   'subscriptions',
   'tenants',
 ]
-const ON_AN_ENGINE = [
+export const ON_AN_ENGINE = [
   ...PARTS,
   'workflows',
   'sessions',
@@ -38,18 +38,21 @@ const ON_AN_ENGINE = [
   'testing',
   'server',
   'cli',
+  'integrations',
 ]
 
 /** Files about the server itself. */
 const ONLY_ON_A_SERVER = [
-  'test/database/{server,poolers,first-contact,settings,silence,cancel}.test.ts',
-  'test/chaos/{fail-over,held-stream,processes,resend,rewound,server-killed,silent-server}.test.ts',
+  'test/database/{server,looks,poolers,first-contact,settings,silence,cancel}.test.ts',
+  'test/chaos/{counter-ordering,fail-over,held-stream,processes,resend,rewound,server-killed,silent-server}.test.ts',
   'test/chaos/consumers/{frozen-process,killed,runners,paused,rebuild,server,spread,starved}.test.ts',
   'test/chaos/workflows/{everything-at-once,unavailable-server}.test.ts',
   'test/tenants/directory.test.ts',
   'test/chaos/tenants/moving.test.ts',
   'test/transfer/move/*.test.ts',
   'test/cli/verify.test.ts',
+  'test/integrations/transactions.test.ts',
+  'test/server/plans.test.ts',
 ]
 
 /** Files about the embedded engine itself. */
@@ -59,6 +62,7 @@ const ONLY_EMBEDDED = [
   ),
   'test/chaos/{,consumers/,workflows/}embedded.test.ts',
   'test/transfer/backup/{backup,restore}.test.ts',
+  'test/testing/crash-everywhere.test.ts',
 ]
 
 /** The README's blocks choose their engines themselves: once is enough. */
@@ -66,6 +70,9 @@ const ONCE = 'test/docs/**'
 
 /** Models of the protocols, and the checker that explores them: they need no database. */
 const MODELS = ['test/model/checker.test.ts', 'test/model/marks.test.ts', 'test/model/*-model.test.ts']
+
+/** Whole stores on an engine of their own, in the hands of a scheduler. */
+const SIMULATIONS = ['test/simulation/*.test.ts']
 
 /** What the oldest server runs: what a version of the server can change. The long chaos runs are for all. */
 const ON_THE_OLDEST = ['database', 'schema', 'events', 'documents', 'sessions']
@@ -79,7 +86,23 @@ const ALSO_ON_THE_OLDEST = [
   'test/workflows/{claim,dead-letters,joins,publish,steps}.test.ts',
 ]
 
+/** In every run with counters: what depends on how numbers are drawn. All other files: `npm run test:counter`. */
+const WITH_COUNTERS = [
+  'test/events/{append,tail,import,idempotency,transactions}.test.ts',
+  'test/chaos/{transactions,version-races}.test.ts',
+  'test/schema/{numbers,sync}.test.ts',
+  'test/consumers/{lease,administer,replay}.test.ts',
+  'test/workflows/{publish,claim,joins,steps,lanes}.test.ts',
+]
+
+/** Files about sequences and announced bounds, which a schema with counters does not have. */
+const ABOUT_ANNOUNCING = [
+  ...['test/events/settled.test.ts', 'test/chaos/ordering.test.ts', 'test/cli/verify.test.ts'],
+  'test/schema/migrations.test.ts',
+]
+
 export interface EngineRun {
+  engines?: readonly EngineName[]
   folders?: readonly string[]
   env?: Record<string, string>
   testTimeout?: number
@@ -87,26 +110,42 @@ export interface EngineRun {
 
 /** The projects of the engines asked for in `RILLFLOW_TEST_ENGINES`; all of them, if none is. */
 export function engineProjects(run: EngineRun = {}): TestProjectInlineConfiguration[] {
-  const engines: EngineName[] = ['pglite', 'postgres-18', 'postgres-15']
-  const asked = process.env.RILLFLOW_TEST_ENGINES?.split(',') ?? engines
+  const engines: EngineName[] = ['pglite', 'postgres-18', 'postgres-15', 'counter', 'citus']
+  const asked = run.engines ?? process.env.RILLFLOW_TEST_ENGINES?.split(',') ?? engines
   const unknown = asked.filter(name => !engines.includes(name as EngineName))
   if (unknown.length > 0) throw new Error(`RILLFLOW_TEST_ENGINES: no engine "${unknown}", there are ${engines}`)
   return engines
     .filter(engine => asked.includes(engine))
-    .filter(engine => engine !== 'postgres-15' || !process.env.DATABASE_URL)
+    .filter(engine => engine !== 'citus' || hasCluster())
+    .filter(engine => !process.env.DATABASE_URL || (engine !== 'postgres-15' && engine !== 'counter'))
     .map(engine => engineProject(engine, run))
+}
+
+/** Said once, so that nobody takes silence for success. */
+function hasCluster(): boolean {
+  if (process.env.CITUS_URL) return true
+  if (process.env.RILLFLOW_TEST_CITUS_SAID === undefined)
+    process.once('exit', () => console.log('Citus: not tested (CITUS_URL is not set)'))
+  process.env.RILLFLOW_TEST_CITUS_SAID = 'yes'
+  return false
 }
 
 function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineConfiguration {
   const isOldest = engine === 'postgres-15' && run.folders === undefined
-  const folders = run.folders ?? (isOldest ? ON_THE_OLDEST : ON_AN_ENGINE)
+  const isShort = engine === 'counter' && run.folders === undefined
+  const folders = run.folders ?? (isOldest ? ON_THE_OLDEST : isShort ? [] : ON_AN_ENGINE)
   return {
     extends: true,
     test: {
       name: engine,
-      include: [...folders.map(folder => `test/${folder}/**/*.test.ts`), ...(isOldest ? ALSO_ON_THE_OLDEST : [])],
+      include: [
+        ...folders.map(folder => `test/${folder}/**/*.test.ts`),
+        ...(isOldest ? ALSO_ON_THE_OLDEST : isShort ? WITH_COUNTERS : []),
+      ],
       exclude: [
         ...(engine === 'pglite' ? ONLY_ON_A_SERVER : ONLY_EMBEDDED),
+        ...(engine === 'counter' || engine === 'citus' ? ABOUT_ANNOUNCING : []),
+        ...(engine === 'citus' ? [] : ['test/tenants/cluster.test.ts']),
         ...(engine === 'postgres-18' ? [] : [ONCE]),
         ...MODELS,
       ],
@@ -177,7 +216,11 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'unit',
-          include: [...['', 'core/**/', 'history/', 'types/'].map(folder => `test/${folder}*.test.ts`), ...MODELS],
+          include: [
+            ...['', 'core/**/', 'history/', 'types/'].map(folder => `test/${folder}*.test.ts`),
+            ...MODELS,
+            ...SIMULATIONS,
+          ],
           testTimeout: patienceMs,
         },
       },

@@ -4,13 +4,14 @@
  *     npx tsx --test examples/shop/order.test.ts
  */
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
-import { specify, testStore } from 'rillflow/testing'
+import { mock, test } from 'node:test'
+import { crashEverywhere, recordEffects, specify, testStore } from 'rillflow/testing'
 import { events } from './events.ts'
 import { Order } from './order.ts'
 import { orders, sales } from './read-models.ts'
 import shop from './rillflow.config.ts'
-import { charge } from './workflows.ts'
+import { charge, pack, ship } from './workflows.ts'
+import { gateway } from './world.ts'
 
 const placed = events.create('OrderPlaced', { customer: 'Ada', items: ['teapot', 'cup'], cents: 4200 })
 const paid = events.create('OrderPaid', { receipt: 'receipt-1' })
@@ -34,6 +35,24 @@ test('an order is charged, and asks for its items', async () => {
     .given([{ ...placed, stream: 'order-1' }])
     .stub('charge-card', 'receipt-1')
     .expect([{ ...paid, stream: 'order-1' }, asked('teapot'), asked('cup')])
+})
+
+test('a process may be killed anywhere: the card is charged once, and the order is shipped', async () => {
+  const effects = recordEffects()
+  mock.method(gateway, 'charge', (cents: number, { idempotencyKey }: { idempotencyKey: string }) =>
+    effects.record('charge', { cents }, { idempotencyKey, result: 'receipt-1' }),
+  )
+
+  const { points } = await crashEverywhere([charge, pack, ship], {
+    given: { ...placed, stream: 'order-1' },
+    effects,
+    store: shop,
+    advance: { minutes: 5 },
+  })
+
+  assert.ok(points.length > 10)
+  assert.equal(effects.list().length, 1)
+  mock.restoreAll()
 })
 
 test('three days later a placed order was charged, packed and shipped, and three reports were made', async () => {
