@@ -2,11 +2,14 @@
  * Changing the lifecycle of a projection while events are appended.
  *
  *     async ──► take over ─► catch up ─► barrier ─► the last events ─► active as inline ─► commit ──► inline
+ *                                           ▲ there are more: commit ◄──┘
  *     inline ──► barrier ─► retired, checkpoint at the head ─► commit ──► async
  *
  * Guarantees:
  * - Behind the barrier no append is running and the log is settled up to its head, so each event is applied either by the
  *   consumer or with its append, never by both and never by none. Writers wait for that moment only.
+ * - It ends, also if events are appended faster than they are applied: then the last ones are applied behind the barrier, in
+ *   turns between which writers continue.
  * - A projection that is inline already only gets the version and the types of its code, and writers wait only if they differ.
  *
  * What can fail: the locks are not granted, or the last events fail: it is tried again, up to 50 times. A projection that is
@@ -17,7 +20,7 @@ import { ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { LeaseLost } from '../consumers/errors.ts'
 import { move, takeOver } from '../consumers/operator.ts'
-import { release } from '../consumers/row.ts'
+import { release, renew } from '../consumers/row.ts'
 import { sleep } from '../core/abort.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { type Backoff, delay } from '../core/retry.ts'
@@ -30,7 +33,7 @@ import { type Prepare, projectionConsumer } from './consumer.ts'
 import { RebuildRunning } from './errors.ts'
 import { checkLifecycle, hasFurtherFilter, type Projection } from './projection.ts'
 import { beginBuild, catchUp, isLocked, stateOf } from './rebuild/build.ts'
-import { applyTail, TailFailed } from './rebuild/switch.ts'
+import { applyTail, TailFailed, turnOf } from './rebuild/switch.ts'
 import { tableNames } from './table.ts'
 
 const limits = { timeoutMs: 30_000, lockTimeoutMs: 1_000 }
@@ -78,14 +81,20 @@ export async function makeInline(consumers: Consumers, projection: Projection, p
     try {
       const build = { consumers, consumer, lease, from: lease, signal: undefined, onProgress: undefined }
       await catchUp(beginBuild(build))
-      await log.database.transaction(async tx => {
-        await holdInlineBarrier(log, tx)
-        const tail = await applyTail({ log, projection, shadow: consumer, lease }, tx)
-        await refuseUnsettled(log, tx, tail.position)
-        await activateInline(log, tx, { name, version, types: filter.types })
-        await move(log, name, { state: 'inline', checkpoint: tail.position }, tx)
-      }, limits)
-      return
+      for (let turn = 1; ; turn++) {
+        await renew(log, lease, consumer.leaseMs)
+        const isDone = await log.database.transaction(async tx => {
+          await holdInlineBarrier(log, tx)
+          const parts = { log, projection, shadow: consumer, lease, goal: undefined, turnMs: turnOf(turn) }
+          const { position, isWhole } = await applyTail(parts, tx)
+          if (!isWhole) return false
+          await refuseUnsettled(log, tx, position)
+          await activateInline(log, tx, { name, version, types: filter.types })
+          await move(log, name, { state: 'inline', checkpoint: position }, tx)
+          return true
+        }, limits)
+        if (isDone) return
+      }
     } catch (error) {
       await release(log, [lease]).catch(() => {})
       if (!canTryAgain(error) || attempt === maxTries)

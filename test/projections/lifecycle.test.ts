@@ -108,6 +108,8 @@ test('switched from async to inline and back, and rebuilt meanwhile, while two s
     for (let own = 0; isWriting || own < 20; own++, written++) await store.events.append(stream, placed(1))
   }
   const writing = Promise.all([write(shop.store, 'order-1'), write(second, 'order-2')])
+  // A store that is closed because of another failure refuses them.
+  writing.catch(() => {})
 
   await shop.store.projections.switch('order-totals', { lifecycle: 'inline' })
   const states = [(await shop.store.consumers.status('order-totals')).state]
@@ -123,6 +125,75 @@ test('switched from async to inline and back, and rebuilt meanwhile, while two s
   const counted = (await totalRows(shop)).reduce((sum, row) => sum + Number(row.orders), 0)
   expect(states).toEqual(['inline', 'active'])
   expect(counted).toBe(written)
+})
+
+/** A projection that makes an event of each that it applies, as long as no writer has to wait: it is always behind. */
+function outpaced(
+  shop: Shop,
+  second: Store<ShopMap>,
+): { projection: ReturnType<typeof totals>; appended: () => number } {
+  let appended = 0
+  const projection = totals({
+    timeoutMs: 60_000,
+    on: {
+      OrderPlaced: async (event, { tx, table }) => {
+        await tx.query(
+          `insert into ${table('order_totals')} as t (stream, orders, total) values ($1, 1, $2)
+           on conflict (stream) do update set orders = t.orders + 1, total = t.total + excluded.total`,
+          [event.stream, event.data.total],
+        )
+        const [held] = await tx.query<{ barrier: boolean }>(
+          `select exists (
+             select from pg_locks
+             where pid = pg_backend_pid() and mode = 'AccessExclusiveLock'
+               and relation = '${shop.schema}.inline_projections'::regclass) as barrier`,
+        )
+        if (held?.barrier === true || appended >= outpacedLimit) return
+        appended++
+        await second.events.append('order-1', placed(1))
+      },
+    },
+  })
+  return { projection, appended: () => appended }
+}
+const outpacedLimit = 3_000
+
+test.runIf(onServer)(
+  'a projection becomes inline although events are appended faster than it applies them',
+  async () => {
+    const shop = await openShop()
+    const second = await other(shop)
+    const { projection, appended } = outpaced(shop, second)
+    await shop.store.projections.register(projection)
+    await shop.store.events.append(
+      'order-1',
+      Array.from({ length: 210 }, () => placed(1)),
+    )
+
+    await shop.store.projections.switch('order-totals', { lifecycle: 'inline' })
+
+    expect(await totalRows(shop)).toEqual([
+      { stream: 'order-1', orders: 210 + appended(), total: `${210 + appended()}` },
+    ])
+    expect(appended()).toBeLessThan(outpacedLimit)
+  },
+)
+
+test.runIf(onServer)('a rebuild ends although events are appended faster than it applies them', async () => {
+  const shop = await openShop()
+  const second = await other(shop)
+  const { projection, appended } = outpaced(shop, second)
+  await shop.store.projections.register(projection)
+  await shop.store.events.append(
+    'order-1',
+    Array.from({ length: 210 }, () => placed(1)),
+  )
+
+  await shop.store.projections.rebuild('order-totals')
+
+  const rebuilt = await shop.store.consumers.status('order-totals')
+  expect((await totalRows(shop))[0]).toMatchObject({ orders: rebuilt.checkpoint })
+  expect(appended()).toBeLessThan(outpacedLimit)
 })
 
 test('a process without the code of an inline projection cannot append past it', async () => {

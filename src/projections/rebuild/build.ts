@@ -92,7 +92,10 @@ export function beginBuild(
 /** A rest of at most this many positions is left to the switch: writers that never pause are never caught up with. */
 const maxRest = 200
 
-/** Applies settled events until the rest is small. */
+/**
+ * Applies settled events until the rest is small, or does not become smaller: then events are appended as fast as they are
+ * applied here, and the switch has to make their writers wait.
+ */
 export async function catchUp(build: Build): Promise<void> {
   const { consumers, consumer, lease, signal } = build
   const { log, feed } = consumers
@@ -101,9 +104,12 @@ export async function catchUp(build: Build): Promise<void> {
   const pages = feed.reader(consumer.filter)
   await renew(log, lease, consumer.leaseMs)
   let renewedAt = elapsedMs()
+  let restBefore = Number.POSITIVE_INFINITY
   for (;;) {
     const { settled } = await settle(log)
-    const isLast = settled - build.checkpoint <= maxRest
+    const rest = settled - build.checkpoint
+    const isLast = rest <= maxRest || rest >= restBefore
+    restBefore = rest
     while (build.checkpoint < settled) {
       throwIfAborted(signal)
       if (elapsedMs() - renewedAt > consumer.leaseMs / 3) {

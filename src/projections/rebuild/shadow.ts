@@ -19,7 +19,7 @@ import { createHash } from 'node:crypto'
 import type { Consumers } from '../../consumers/consumers.ts'
 import { removeAll } from '../../consumers/dead-letters/row.ts'
 import { putAside, takeOver } from '../../consumers/operator.ts'
-import { ensure, forget, isHeld, type Lease, newOwner, release, take } from '../../consumers/row.ts'
+import { ensure, forget, isHeld, type Lease, newOwner, release, renew, take } from '../../consumers/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { sleep } from '../../core/abort.ts'
 import { TimedOut } from '../../core/errors.ts'
@@ -44,7 +44,7 @@ import {
   report,
   stateOf,
 } from './build.ts'
-import { ddl, refuseDependents, switchTables, TailFailed } from './switch.ts'
+import { ddl, refuseDependents, switchTables, TailFailed, turnOf } from './switch.ts'
 
 export async function rebuildIntoShadow(
   { consumers }: RebuildParts,
@@ -147,13 +147,19 @@ async function switchWhenPossible(
     await catchUp(build)
     report(build, 'switching', build.checkpoint)
     const isInline = (await stateOf(build.consumers.log, projection.name)) === 'inline'
-    // So that no batch begins while the switch waits for its locks.
+    // So that no batch begins while the switch waits for its locks, and the model in use stays where it is.
     const held = isInline ? undefined : await takeOver(log, projection.name, build.consumer.leaseMs)
     try {
-      const done = await switchTables({ log, projection, shadow: build.consumer, lease, signal, isInline })
-      build.checkpoint = done.position
-      build.events += done.events
-      return
+      const goal = held?.checkpoint
+      for (let turn = 1; ; turn++) {
+        await renew(log, lease, build.consumer.leaseMs)
+        const turnMs = turnOf(turn)
+        const switching = { log, projection, shadow: build.consumer, lease, goal, turnMs, signal, isInline }
+        const done = await switchTables(switching)
+        build.checkpoint = done.position
+        build.events += done.events
+        if (done.isWhole) return
+      }
     } catch (error) {
       if (held !== undefined) await release(log, [held]).catch(() => {})
       build.consumers.wake.changed()

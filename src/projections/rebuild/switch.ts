@@ -4,6 +4,8 @@
  *     barrier (if inline) ─► lock the old tables ─► refuse dependents ─► apply the last events ─► owner and grants
  *       ─► drop the old tables, rename the new ones ─► dead letters ─► row: new fence, new checkpoint ─► commit
  *
+ * If a turn's time is not enough for the last events, it commits what it has applied, and the next turn continues.
+ *
  * Guarantees:
  * - A reader sees the old tables or the new ones, and waits for this transaction in between.
  * - Locks are taken in the order of a batch: tables first, the row last. So a batch and a switch never deadlock. A batch that
@@ -19,8 +21,9 @@ import type { Consumer } from '../../consumers/consumer.ts'
 import { replaceBy } from '../../consumers/dead-letters/row.ts'
 import { LeaseLost } from '../../consumers/errors.ts'
 import { move } from '../../consumers/operator.ts'
-import { forget, type Held } from '../../consumers/row.ts'
+import { forget, type Held, save } from '../../consumers/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
+import { elapsedMs } from '../../core/host.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { type Identifier, identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
@@ -33,12 +36,19 @@ import { ViewsDepend } from '../errors.ts'
 import type { Projection } from '../projection.ts'
 import { shadowOf } from '../table.ts'
 
-export interface Switching {
+export interface TailParts {
   readonly log: Log
   readonly projection: Projection
   /** The consumer that fills the new tables. */
   readonly shadow: Consumer
   readonly lease: Held
+  /** The position that is enough for a switch; undefined: the end of the log. */
+  readonly goal: number | undefined
+  /** The longest time that events are applied in one transaction. */
+  readonly turnMs: number
+}
+
+export interface Switching extends TailParts {
   readonly signal: AbortSignal | undefined
   /** Whether appends write the old tables themselves, so that they have to wait for the switch. */
   readonly isInline: boolean
@@ -49,11 +59,20 @@ export class TailFailed extends Error {}
 
 const lockMs = 1_000
 const switchMs = 30_000
-/** Readers wait while the last events are applied, so there must not be more. */
-const maxTail = 2_000
+const tailPage = 200
+const firstTurnMs = 250
+const maxTurnMs = 8_000
 
-/** Returns the position the new tables have reached. */
-export function switchTables(switching: Switching): Promise<{ position: number; events: number }> {
+/**
+ * The time of the nth turn. It doubles: writers add events between two turns, however many they are, so a turn has to be
+ * longer than what they add takes.
+ */
+export function turnOf(n: number): number {
+  return Math.min(maxTurnMs, firstTurnMs * 2 ** (n - 1))
+}
+
+/** Applies the last events, and replaces the tables once there are none left. */
+export function switchTables(switching: Switching): Promise<Tail> {
   const { log, projection, signal } = switching
   return log.database.transaction(
     async tx => {
@@ -63,6 +82,7 @@ export function switchTables(switching: Switching): Promise<{ position: number; 
       for (const { declared } of projection.tables)
         await refuseDependents(tx, projection.name, identifier(log.schema, declared.name))
       const tail = await applyTail(switching, tx)
+      if (!tail.isWhole) return tail
       for (const { declared } of projection.tables) await replaceTable(log, tx, declared)
       await replaceBy(log, projection.name, switching.lease.consumer, tx)
       await moveRow(switching, tx, tail.position)
@@ -72,11 +92,22 @@ export function switchTables(switching: Switching): Promise<{ position: number; 
   )
 }
 
-/** Applies the events that have settled since the last batch. [barrier-9] */
+/** The last events of a switch, as far as one transaction has applied them. */
+export interface Tail {
+  readonly position: number
+  readonly events: number
+  /** False if there are more: the checkpoint is stored, and the next transaction continues. */
+  readonly isWhole: boolean
+}
+
+/**
+ * Applies the events that have settled since the last batch, for as long as `turnMs`. Whatever waits for this transaction
+ * (readers of the tables; writers, behind the barrier) gets its turn before the next one. [barrier-9]
+ */
 export async function applyTail(
-  { log, projection, shadow, lease }: Pick<Switching, 'log' | 'projection' | 'shadow' | 'lease'>,
+  { log, projection, shadow, lease, goal, turnMs }: TailParts,
   tx: Transaction,
-): Promise<{ position: number; events: number }> {
+): Promise<Tail> {
   const [row] = await tx.run<{ checkpoint: number }>(sql`/* projections.hold_shadow */
     select checkpoint
     from ${consumerNames(log).consumers}
@@ -86,21 +117,24 @@ export async function applyTail(
   if (row === undefined) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
   const { settled } = await settle(log, tx)
   const { where, ...filter } = projection.filter
+  const until = elapsedMs() + turnMs
   let position = row.checkpoint
-  let applied = 0
-  while (position < settled) {
-    const page = await readPage(log, { filter, after: position, to: settled, limit: shadow.batchSize }, tx)
-    const events = where === undefined ? page.events : page.events.filter(where)
-    applied += events.length
-    if (page.faults.size > 0 || applied > maxTail) throw new TailFailed('there are too many last events')
+  let events = 0
+  while (position < settled && elapsedMs() < until) {
+    const page = await readPage(log, { filter, after: position, to: settled, limit: tailPage }, tx)
+    const wanted = where === undefined ? page.events : page.events.filter(where)
+    if (page.faults.size > 0) throw new TailFailed('one of the last events cannot be read')
     const ctx = { consumer: lease.consumer, tx, attempt: 1, isReplay: false, at: () => {} }
-    if (events.length > 0)
-      await shadow.handle(events, { ...ctx, signal: new AbortController().signal }).catch((error: unknown) => {
+    if (wanted.length > 0)
+      await shadow.handle(wanted, { ...ctx, signal: new AbortController().signal }).catch((error: unknown) => {
         throw new TailFailed('the last events failed', { cause: error })
       })
+    events += wanted.length
     position = page.reached
   }
-  return { position, events: applied }
+  const isWhole = position >= (goal ?? settled)
+  if (!isWhole) await save(log, lease, { from: row.checkpoint, checkpoint: position }, tx)
+  return { position, events, isWhole }
 }
 
 async function replaceTable(log: Log, tx: Transaction, declared: DeclaredTable): Promise<void> {
