@@ -35,7 +35,7 @@ const moreRows: Readonly<Record<string, readonly [number, string]>> = {
   'GET /executions': [30_100, 'looks at 1,000 executions of each handler and state'],
   'GET /events/types': [10_000, 'the types of the newest 10,000 events'],
   'GET /dead-letters/groups': [10_100, 'groups the latest 10,000'],
-  'GET /health/doctor': [300_000, 'all counts together, at most once in ten seconds'],
+  'GET /health/doctor': [260_000, 'all counts together, at most once in ten seconds, and a sample of the figures'],
   'GET /dead-letters/stats': [80_000, 'counts up to 10,000 of each owner and state'],
   ...Object.fromEntries(
     [

@@ -1,18 +1,23 @@
 /** Checks the work of handlers: whether there is a worker that can do it, and whether anything is stuck. */
 import { counted } from '../../core/counted.ts'
 import type { Log } from '../../events/log.ts'
-import { listHandlers } from '../../workflows/insight/handlers.ts'
+import { type HandlerDescription, listHandlers } from '../../workflows/insight/handlers.ts'
 import { readLostWorkers, readParkedLanes } from '../../workflows/insight/queues.ts'
 import type { Check } from './doctor.ts'
 
 export function checkWorkflows(log: Log): Check[] {
+  // Two checks read it, and to count the executions of each handler is the most expensive read of a diagnosis.
+  let reading: Promise<readonly HandlerDescription[]> | undefined
+  const handlers = (): Promise<readonly HandlerDescription[]> => {
+    reading ??= listHandlers(log, { limit: 10_000 }).then(({ items }) => items)
+    return reading
+  }
   return [
     {
       name: 'workflows.without_code',
       ok: 'Every handler that has open executions has a worker with its code.',
       async find() {
-        const { items: handlers } = await listHandlers(log, { limit: 10_000 })
-        return handlers.flatMap(({ handler, version, workers, open }) => {
+        return (await handlers()).flatMap(({ handler, version, workers, open }) => {
           const count = Object.values(open).reduce((sum, each) => sum + each, 0)
           if (workers > 0 || count === 0) return []
           return {
@@ -39,8 +44,7 @@ export function checkWorkflows(log: Log): Check[] {
       name: 'workflows.parked',
       ok: 'No execution is parked.',
       async find() {
-        const { items: handlers } = await listHandlers(log, { limit: 10_000 })
-        return handlers.flatMap(({ handler, version, open }) => {
+        return (await handlers()).flatMap(({ handler, version, open }) => {
           if (open.parked === 0) return []
           return {
             level: 'warning' as const,
