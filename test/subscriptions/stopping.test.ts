@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { defineSubscription } from '../../src/subscriptions/subscription.ts'
 import { runSubscription } from '../support/run-subscription.ts'
 import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -72,16 +73,17 @@ test('a callback that never returns does not keep a stop from ending', async () 
   const { store } = await openShop()
   await store.events.append('order-1', placed())
   let signal: AbortSignal | undefined
-  const mailer = runSubscription(store, 'mailer', {
-    drainMs: 10,
+  const mailer = defineSubscription('mailer', {
     run: event => {
       signal = event.signal
       return new Promise<void>(() => {})
     },
   })
+  await store.register(mailer)
+  const runner = await store.start({ only: [mailer] })
   await waitUntil(() => signal !== undefined)
 
-  await mailer.stop()
+  await runner.stop({ timeoutMs: 10 })
 
   expect(signal!.aborted).toBe(true)
   expect(await take(store.subscribe('mailer'), 1)).toMatchObject([{ version: 1 }])
