@@ -86,6 +86,13 @@ const ALSO_ON_THE_OLDEST = [
   'test/workflows/{claim,dead-letters,joins,publish,steps}.test.ts',
 ]
 
+/** What a version of the server cannot change, and takes long: the memory of our process, and connections that are silent. */
+const NOT_ON_THE_OLDEST = [
+  'test/documents/{size,large-documents}.test.ts',
+  'test/events/large-events.test.ts',
+  'test/database/{silence,poolers}.test.ts',
+]
+
 /** In every run with counters: what depends on how numbers are drawn. All other files: `npm run test:counter`. */
 const WITH_COUNTERS = [
   'test/events/{append,tail,import,idempotency,transactions}.test.ts',
@@ -146,6 +153,7 @@ function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineCon
         ...(engine === 'pglite' ? ONLY_ON_A_SERVER : ONLY_EMBEDDED),
         ...(engine === 'counter' || engine === 'citus' ? ABOUT_ANNOUNCING : []),
         ...(engine === 'citus' ? [] : ['test/tenants/cluster.test.ts']),
+        ...(isOldest ? NOT_ON_THE_OLDEST : []),
         ...(engine === 'postgres-18' ? [] : [ONCE]),
         ...MODELS,
       ],
