@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, expect } from 'vitest'
 import { openStore, type Store } from '../../src/store.ts'
-import { copyStore, shortLived } from '../support/embedded.ts'
+import { copyImage, copyStore, shortLived } from '../support/embedded.ts'
 import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
 import { type Ended, type OneProcess, startOneProcess } from './one-process.ts'
 
@@ -73,7 +73,11 @@ export async function openFolder({
   if (config !== undefined) await writeFile(join(path, 'rillflow.config.mjs'), config)
   const schema = freshSchema()
   const place = onServer ? { url: postgresUrl(), schema } : { folder: join(path, '.rillflow') }
-  if (!empty && !onServer) await copyStore(place.folder!)
+  const cache = join(path, 'node_modules', '.cache')
+  if (!onServer) {
+    await copyImage(cache)
+    if (!empty) await copyStore(place.folder!)
+  }
   const use: Folder['use'] = async work => {
     const store = await openStore({ ...place, migrate: true })
     try {
@@ -87,10 +91,15 @@ export async function openFolder({
     await rm(path, { recursive: true, force: true })
     if (onServer) await (await openDatabase()).transaction(tx => tx.query(`drop schema if exists "${schema}" cascade`))
   })
-  return withRuns(path, onServer ? { DATABASE_URL: postgresUrl(), RILLFLOW_SCHEMA: schema } : {}, use)
+  const given = onServer ? { DATABASE_URL: postgresUrl(), RILLFLOW_SCHEMA: schema } : {}
+  return withRuns({ path, cache }, given, use)
 }
 
-function withRuns(path: string, place: Record<string, string>, use: Folder['use']): Folder {
+function withRuns(
+  { path, cache }: Pick<Folder, 'path' | 'cache'>,
+  place: Record<string, string>,
+  use: Folder['use'],
+): Folder {
   const children = new Set<ChildProcess>()
   let together: OneProcess | undefined
   afterAll(() => {
@@ -99,7 +108,6 @@ function withRuns(path: string, place: Record<string, string>, use: Folder['use'
     for (const child of children) child.kill('SIGKILL')
   })
   const { DATABASE_URL, FORCE_COLOR, NO_COLOR, ...rest } = process.env
-  const cache = join(path, 'node_modules', '.cache')
   const environment = { ...rest, LANG: 'C.UTF-8', XDG_CACHE_HOME: cache, ...place }
   const begin = (line: string | readonly string[], { input, env }: RunOptions = {}): Running => {
     const command = [...shortLived, 'node_modules/rillflow/dist/cli/cli.js', ...wordsOf(line)]

@@ -88,7 +88,8 @@ async function engineVersion(): Promise<string> {
   return String(version)
 }
 
-function cacheFolder(): string | undefined {
+/** `rillflow` in the user's cache; undefined where no user is known. */
+export function cacheFolder(): string | undefined {
   const { XDG_CACHE_HOME: given, LOCALAPPDATA: local } = process.env
   if (given !== undefined && isAbsolute(given)) return join(given, 'rillflow')
   if (process.platform === 'win32') return local === undefined ? undefined : join(local, 'rillflow', 'cache')
