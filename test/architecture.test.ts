@@ -26,6 +26,42 @@ interface Example {
   on?: Source[]
 }
 
+/** The files under 40 lines that are neither errors, tables, heads of folders nor entries of the package. */
+const reasonsToBeShort = {
+  'src/aggregates/saved.ts': 'a public type of several files',
+  'src/audit/actor.ts': 'a context that the server enters, too',
+  'src/cli/output/state.ts': 'the colours of states, for every command',
+  'src/consumers/dead-letters/fingerprint.ts': 'workflows call it, too',
+  'src/consumers/runners/process.ts': 'one noun: what a process reports of itself',
+  'src/core/clock.ts': 'one noun, which nearly every folder imports',
+  'src/core/definition.ts': 'the part that all definitions share',
+  'src/core/package-version.ts': 'the only file of core that reads one',
+  'src/core/printable.ts': 'one rule for logs and for the command line',
+  'src/core/schema-check.ts': 'the only place that knows Standard Schema',
+  'src/database/postgres/with-looks.ts': 'loaded only for a server',
+  'src/database/storable.ts': 'one rule for both engines',
+  'src/events/append/idempotency.ts': 'rows of a table that only this folder may write',
+  'src/events/read/position-at.ts': 'one verb',
+  'src/schema/expected-with.ts': 'stands between generated text and its readers',
+  'src/schema/migrations/0001-baseline.ts': 'a migration',
+  'src/server/access/attempts.ts': 'one noun with a life',
+  'src/server/api/request.ts': 'a type that all routes share',
+  'src/server/api/shown.ts': 'one rule for routes and for the live feed',
+  'src/server/cached.ts': 'one noun with a life',
+  'src/server/connections.ts': 'one noun with a life',
+  'src/server/console/assets.ts': 'the build replaces it',
+  'src/server/live/pace.ts': 'one noun with a life',
+  'src/subscriptions/pending-work.ts': 'its tables are named only in its folder',
+  'src/telemetry/cost.ts': 'a context that the server enters, too',
+  'src/testing/caller-line.ts': 'one verb',
+  'src/upkeep/deployment/named.ts': 'every check of a deployment uses it',
+  'src/workflows/hints.ts': 'the kinds of hints of workflows',
+}
+
+/** A timer in each of them ends one connection that has fallen silent. */
+const watchdogs = ['hub', 'guest'].map(name => `src/database/pglite/${name}.ts`)
+watchdogs.push('src/database/postgres/copy.ts', 'src/database/postgres/listen.ts')
+
 const sentences: Record<string, Example> = {
   'each part of src imports only parts above it in the table of layers': {
     rule: rules.importsOnlyFromAbove,
@@ -75,6 +111,27 @@ const sentences: Record<string, Example> = {
       'console/pages/events.tsx': 'x\n'.repeat(251),
     },
     passed: { 'src/events/append.ts': 'x\n'.repeat(400), 'test/events/append.test.ts': 'x\n'.repeat(500) },
+  },
+  'a file of src is long enough to be worth opening, or has a reason': {
+    rule: rules.shortFilesHaveReasons(reasonsToBeShort),
+    caught: { 'src/events/outcome-word.ts': 'x\n'.repeat(39), 'src/core/clock.ts': 'x\n'.repeat(41) },
+    passed: {
+      'src/events/errors.ts': '',
+      'src/events/schema.ts': '',
+      'src/events/events.ts': '',
+      'src/patch.ts': '',
+      'src/core/definition.ts': 'x\n'.repeat(30),
+      'src/events/append.ts': 'x\n'.repeat(40),
+      'test/events/append.test.ts': '',
+    },
+  },
+  'a loop is core/loop.ts': {
+    rule: rules.loopsAreTheKernel(watchdogs),
+    caught: { 'src/events/a.ts': 'const timer = setInterval(look, 100)' },
+    passed: {
+      'src/events/a.ts': '// setInterval(look, 100)',
+      'src/database/postgres/copy.ts': 'const timer = setInterval(end, 100)',
+    },
   },
   'no file has a general name such as utils or helpers': {
     rule: rules.filesAreNamedAfterThings,
@@ -237,6 +294,12 @@ const sentences: Record<string, Example> = {
       'bench/peers/other.ts': 'other.toldSomething()',
     },
     on: [...sources, ...readDocuments('docs', 'README.md').map(withoutForeignNames)],
+  },
+  'no table of the documentation is wider than a line': {
+    rule: rules.tablesFit,
+    caught: { 'docs/guides/a.md': `# A\n\n| ${'a'.repeat(120)} |` },
+    passed: { 'docs/guides/a.md': `| a | b |\n\n- ${'a'.repeat(130)}` },
+    on: [...readDocuments('docs', 'README.md')],
   },
   'the lock file holds no download addresses': {
     rule: rules.lockFileHasNoAddresses,

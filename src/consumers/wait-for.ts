@@ -4,7 +4,7 @@
  */
 
 import { sleep } from '../core/abort.ts'
-import { counted } from '../core/counted.ts'
+import { counted } from '../core/core.ts'
 import { type WaitOptions, waitWithin } from '../core/wait.ts'
 import { sql } from '../database/sql.ts'
 import { checkPosition } from '../events/read/log.ts'

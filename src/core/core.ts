@@ -9,9 +9,12 @@
  *   id             ids that sort by time: new ones, and ids derived from the content they identify
  *   printable      text for terminals, without characters that a terminal obeys
  *   json           values to JSON text, refused with a path if the text would not read back as the value
+ *   as-json        the type of a value that was stored as JSON and read back
  *   schema-check   any Standard Schema, asked whether a value fits
+ *   host           time, timers, chance and turns of the event loop, which a simulation can replace
  *   clock          time and timers, so that a test can own both
  *   abort          signals, deadlines, sleep, promises settled later, stopping once
+ *   wait           the one way in which every `waitFor…` of the store waits
  *   retry          backoff, and the one loop that tries again
  *
  *   loop           looks for work when there may be some      ┐
@@ -34,4 +37,9 @@ export type Awaitable<T> = T | Promise<T>
 
 export function isPromise<T>(value: Awaitable<T> | PromiseLike<T>): value is Promise<T> {
   return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
+}
+
+/** Counts in sentences: `1 attempt`, `3 attempts`; `1 execution waits`, `3 executions wait`. */
+export function counted(number: number, one: string, many: string = `${one}s`): string {
+  return `${number} ${Number(number) === 1 ? one : many}`
 }

@@ -1,13 +1,15 @@
 /**
  * Notifications of one database, of all stores on it: at most one statement every 20 ms, whatever the number of tenants.
  *
- *     notify ──► due ──► the next turn, or 20 ms after the last statement ──► one statement for all that is due
+ *     notify ──► due ──► loop: the next turn, or 20 ms after the last statement ──► one statement for all that is due
  *
  * Guarantee: the caller never waits for it, and the statement that it sends next is sent before.
  *
  * What can fail: the statement. Its notifications are dropped, and their receivers find out by their poll.
  */
-import { runDetached } from '../core/service.ts'
+import { sleep } from '../core/abort.ts'
+import { nextTurn } from '../core/host.ts'
+import { openLoop } from '../core/loop.ts'
 import { type Statement, sql } from './sql.ts'
 
 export interface Notifications {
@@ -22,32 +24,29 @@ const everyMs = 20
 export function openNotifications(send: (statement: Statement) => Promise<unknown>): Notifications {
   /** Each once, by payload and channel. */
   const due = new Map<string, readonly [channel: string, payload: string]>()
-  let isScheduled = false
   let isClosed = false
-
-  const flush = async (): Promise<void> => {
-    const all = [...due.values()]
-    due.clear()
-    if (all.length === 0 || isClosed) {
-      isScheduled = false
-      return
-    }
-    await send(notifications(all)).catch(() => {})
-    setTimeout(flush, everyMs).unref()
-  }
+  const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, unref: true })
 
   return {
     notify(channel, payload) {
       if (isClosed) return
       due.set(`${channel}\n${payload}`, [channel, payload])
-      if (isScheduled) return
-      isScheduled = true
-      runDetached(() => setImmediate(flush))
+      loop.lookSoon()
     },
     close() {
       isClosed = true
       due.clear()
+      void loop.stop()
     },
+  }
+
+  async function look(closing: AbortSignal): Promise<undefined> {
+    await nextTurn()
+    const all = [...due.values()]
+    due.clear()
+    if (all.length === 0) return
+    await send(notifications(all)).catch(() => {})
+    await sleep(everyMs, { signal: closing, unref: true }).catch(() => {})
   }
 }
 

@@ -33,10 +33,9 @@
  */
 import { InvalidName } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
-import { identifier } from '../database/sql.ts'
+import { identifier, sql } from '../database/sql.ts'
 import { type CheckResult, checkSchema, refuseSequenceBehind } from './check.ts'
 import type { Step } from './difference.ts'
-import { dropSchema } from './drop.ts'
 import { SchemaMissing, SchemaOutdated, TenancyNeeded } from './errors.ts'
 import { functionName, glanceAtHistory, type History, refuseForeignHistory } from './history.ts'
 import { migrate, type SyncOptions } from './migrate.ts'
@@ -135,4 +134,20 @@ function checkSchemaName(schema: string): void {
   identifier(schema)
   if (schema.startsWith('pg_') || schema === 'information_schema')
     throw new InvalidName({ what: 'Schema', given: schema, reason: 'is a name that PostgreSQL reserves' })
+}
+
+/** Refused if the schema has no store in it: it belongs to another program then. */
+async function dropSchema(database: Database, schema: string): Promise<{ readonly tables: number }> {
+  return database.transaction(async tx => {
+    const [row] = await tx.run<{ tables: number; store: boolean }>(sql`/* schema.contents */
+      select count(*)::integer as tables,
+        coalesce(bool_or(table_name = 'migrations'), false) as store
+      from information_schema.tables
+      where table_schema = ${schema}::text
+        and table_type = 'BASE TABLE'`)
+    if (!row!.store) throw new SchemaMissing({ schema })
+    await tx.run(sql`/* schema.drop */
+      drop schema ${identifier(schema)} cascade`)
+    return { tables: row!.tables }
+  })
 }

@@ -36,7 +36,7 @@
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole, optionNames, refuseUnknownOptions } from '../core/options.ts'
 import type { AccessOptions } from './access/access.ts'
-import { isLoopback } from './access/loopback.ts'
+import { isLoopback } from './access/origin.ts'
 import type { RedactOptions } from './access/redact.ts'
 import type { Role } from './api/route.ts'
 import type { ApiTarget } from './api/source.ts'

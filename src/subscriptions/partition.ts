@@ -1,7 +1,7 @@
 /**
  * One partition that this process holds: its window, and all writes to it under its fence.
  *
- *     ack, nack ──► outcomes ──► one statement at a time, for all outcomes that came meanwhile ──► stored
+ *     ack, nack ──► coalesce ──► one statement at a time, for all outcomes that came meanwhile ──► stored
  *
  * So a burst of acknowledgements costs a few writes. An event counts as acknowledged only when that is stored. If the
  * database is away, the same outcomes are sent again; a lost lease ends the partition here, and the next holder
@@ -13,11 +13,12 @@ import { LeaseLost } from '../consumers/errors.ts'
 import type { Lease } from '../consumers/row.ts'
 import { describeError } from '../consumers/run/failure.ts'
 import { decide } from '../consumers/run/policy.ts'
-import { type Deferred, deferred, sleep } from '../core/abort.ts'
+import { sleep } from '../core/abort.ts'
+import { coalesce } from '../core/coalesce.ts'
 import { isRillflowError } from '../core/errors.ts'
-import { elapsedMs, nextTurn } from '../core/host.ts'
-import { defaultBackoff, delay } from '../core/retry.ts'
-import { runDetached } from '../core/service.ts'
+import { elapsedMs } from '../core/host.ts'
+import { openLoop } from '../core/loop.ts'
+import { type Backoff, defaultBackoff, delay } from '../core/retry.ts'
 import type { Executor } from '../database/database.ts'
 import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
 import type { Log } from '../events/log.ts'
@@ -66,23 +67,39 @@ interface Outcome {
   readonly kind: 'done' | 'skip' | 'deadLetter' | 'givenBack' | 'stop'
   readonly delayMs: number
   readonly error: unknown
-  readonly stored: Deferred<void>
 }
 
 /** A checkpoint that only passes events that the filter skips is stored this often at most. */
 const movedEveryMs = 250
+/** How soon a transaction that an event was acknowledged in is looked for, and later again. */
+const insideBackoff: Backoff = { baseMs: 20, factor: 2, maxMs: 500, jitter: 0 }
+/** The window limits how many events are out. */
+const unlimited = { count: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY }
 
 export function openPartition(parts: PartitionParts): Partition {
   const { log, options, lease, window } = parts
   const { consumer, fence } = lease
   const ended = new AbortController()
   const inside = new Set<Entry>()
-  let outcomes: Outcome[] = []
+  const queue = coalesce<Outcome | 'checkpoint', undefined>({
+    name: `acknowledgement of ${consumer}`,
+    send: saveOutcomes,
+    afterFailure: () => 'fail',
+    maxBatch: unlimited,
+    maxQueued: unlimited,
+    clock: log.clock,
+  })
+  const insideLoop = openLoop({
+    look: lookInside,
+    pollMs: Number.POSITIVE_INFINITY,
+    backoff: insideBackoff,
+    clock: log.clock,
+    unref: true,
+  })
+  let insideLooks = 0
   let saved = lease.checkpoint
   let savedAt = 0
-  let saving: Promise<void> | undefined
   let movedTimer: { cancel(): void } | undefined
-  let watching = false
 
   const isOpen = (): boolean => !ended.signal.aborted
 
@@ -96,8 +113,8 @@ export function openPartition(parts: PartitionParts): Partition {
     goBack: surely => window.goBack(surely > saved ? surely : saved),
     async close() {
       movedTimer?.cancel()
-      if (isOpen() && window.checkpoint > saved) saveSoon()
-      await saving
+      if (isOpen() && window.checkpoint > saved) saveCheckpoint()
+      await queue.drain()
       lose()
     },
     lose,
@@ -105,9 +122,10 @@ export function openPartition(parts: PartitionParts): Partition {
 
   function lose(reason: unknown = new LeaseLost({ consumer, fence })): void {
     if (!isOpen()) return
+    // What is queued is rejected with the reason, one turn later.
     ended.abort(reason)
     movedTimer?.cancel()
-    for (const { stored } of outcomes.splice(0)) stored.reject(reason)
+    void insideLoop.stop()
     parts.onChange()
   }
 
@@ -139,46 +157,38 @@ export function openPartition(parts: PartitionParts): Partition {
 
   function store(entry: Entry, kind: Outcome['kind'], error?: unknown, delayMs = 0): Promise<void> {
     if (!isOpen()) return Promise.reject(new LeaseLost({ consumer, fence }))
-    const stored = deferred<void>()
-    // It need not be waited for.
-    stored.promise.catch(() => {})
-    outcomes.push({ entry, kind, error, delayMs, stored })
-    saveSoon()
-    return stored.promise
+    return submit({ entry, kind, error, delayMs })
+  }
+
+  function saveCheckpoint(): void {
+    void submit('checkpoint')
+  }
+
+  /** Outcomes, and the checkpoint, that come together are stored together. The promise need not be waited for. */
+  function submit(item: Outcome | 'checkpoint'): Promise<undefined> {
+    const stored = queue.submit(item)
+    stored.then(moved, () => {})
+    return stored
   }
 
   function moved(): void {
-    if (!isOpen() || window.checkpoint <= saved || saving !== undefined || movedTimer !== undefined) return
+    if (!isOpen() || window.checkpoint <= saved || queue.size > 0 || movedTimer !== undefined) return
     const wait = savedAt + movedEveryMs - elapsedMs()
     if (wait <= 0) {
-      saveSoon()
+      saveCheckpoint()
       return
     }
     const timer = log.clock.setTimeout(() => {
       movedTimer = undefined
-      if (isOpen() && window.checkpoint > saved) saveSoon()
+      if (isOpen() && window.checkpoint > saved) saveCheckpoint()
     }, wait)
     timer.unref?.()
     movedTimer = timer
   }
 
-  /** All outcomes of this turn of the event loop are stored together. */
-  function saveSoon(): void {
-    saving ??= runDetached(async () => {
-      await nextTurn()
-      try {
-        do await saveOutcomes()
-        while (outcomes.length > 0 && isOpen())
-      } finally {
-        saving = undefined
-      }
-      moved()
-    })
-  }
-
-  async function saveOutcomes(): Promise<void> {
-    const taken = outcomes
-    outcomes = []
+  async function saveOutcomes(items: readonly (Outcome | 'checkpoint')[]): Promise<undefined[]> {
+    if (!isOpen()) throw ended.signal.reason
+    const taken = items.filter(item => item !== 'checkpoint')
     for (const { entry, kind } of taken) if (kind !== 'givenBack' && kind !== 'stop') window.complete(entry)
     try {
       const { checkpoint, state } = await saveUntilStored(taken)
@@ -192,15 +202,15 @@ export function openPartition(parts: PartitionParts): Partition {
           log.telemetry.log.warn({ consumer, position: entry.event.position, error }, 'an event was skipped')
         if (kind === 'stop') parts.onStop(error)
       }
-      for (const { stored } of taken) stored.resolve()
       parts.onState(state)
       parts.onChange()
+      return items.map(() => undefined)
     } catch (error) {
       const reason = isOpen() ? error : new LeaseLost({ consumer, fence })
-      for (const { stored } of taken) stored.reject(reason)
       // The runner takes it anew, and begins with the row.
       if (!isRillflowError(reason, 'lease_lost') && !isRillflowError(reason, 'checkpoint_moved')) parts.onStop(reason)
       lose(reason)
+      throw reason
     }
   }
 
@@ -252,31 +262,27 @@ export function openPartition(parts: PartitionParts): Partition {
     await saveInside(log, parts.executorOf(tx), lease, rowOf(entry))
     inside.add(entry)
     if (isOwnTransaction(tx)) tx.afterCommit(() => committed(entry))
-    runDetached(watchInside)
+    insideLoop.lookIn(delay(insideBackoff, insideLooks + 1))
   }
 
   function committed(entry: Entry): void {
     if (!inside.delete(entry) || !isOpen()) return
     window.complete(entry)
-    saveSoon()
+    saveCheckpoint()
   }
 
-  /** A transaction of another library does not say how it ended, and one of ours does not say when it is rolled back. */
-  function watchInside(wait = 20): void {
-    if (watching || inside.size === 0 || !isOpen()) return
-    watching = true
-    const timer = log.clock.setTimeout(() => {
-      void lookInside().finally(() => {
-        watching = false
-        watchInside(Math.min(wait * 2, 500))
-      })
-    }, wait)
-    timer.unref?.()
-  }
-
-  async function lookInside(): Promise<void> {
+  /**
+   * A transaction of another library does not say how it ended, and one of ours does not say when it is rolled back.
+   * Returns when to look again.
+   */
+  async function lookInside(): Promise<number | undefined> {
     const entries = [...inside]
-    if (entries.length === 0 || !isOpen()) return
+    if (entries.length > 0) await settleInside(entries)
+    insideLooks = inside.size > 0 ? insideLooks + 1 : 0
+    return inside.size > 0 ? delay(insideBackoff, insideLooks + 1) : undefined
+  }
+
+  async function settleInside(entries: readonly Entry[]): Promise<void> {
     try {
       const acked = await endedInside(
         log,
@@ -289,7 +295,8 @@ export function openPartition(parts: PartitionParts): Partition {
         else if (inside.delete(entry)) void settle(entry, rolledBack).catch(() => {})
       }
     } catch (error) {
-      if (isRillflowError(error, 'lease_lost')) lose(error)
+      if (!isRillflowError(error, 'lease_lost')) throw error
+      lose(error)
     }
   }
 }

@@ -10,6 +10,7 @@
 
 import { throwIfAborted } from '../core/abort.ts'
 import { randomId } from '../core/host.ts'
+import { openLoop } from '../core/loop.ts'
 import {
   activate,
   discard,
@@ -54,9 +55,12 @@ export async function moveTenant(
   const lost = new AbortController()
   const signal = options.signal === undefined ? lost.signal : AbortSignal.any([lost.signal, options.signal])
   let placement = await directory.hold(tenant, mover, holdMs)
-  const prolonging = setInterval(() => {
-    directory.hold(tenant, mover, holdMs).catch(error => lost.abort(error))
-  }, holdMs / 3)
+  const prolonging = openLoop({
+    look: async () => void (await directory.hold(tenant, mover, holdMs)),
+    pollMs: holdMs / 3,
+    onFailure: error => lost.abort(error),
+  })
+  prolonging.lookIn(holdMs / 3)
   try {
     if (placement.to !== undefined && placement.to !== to) placement = await endEarlierMove(placement)
     if (placement.to === undefined && placement.server === to) return movedTenant(placement, undefined)
@@ -68,7 +72,7 @@ export async function moveTenant(
     if (options.keepSource !== true) await dropRetired(move)
     return movedTenant(ended, moved)
   } finally {
-    clearInterval(prolonging)
+    await prolonging.stop()
     await directory.release(tenant, mover).catch(() => {})
   }
 

@@ -1,7 +1,7 @@
 /**
  * Comparing values as JSON, with the matchers of test runners among the expected ones: `expect.any(String)`,
  * `expect.objectContaining({ … })`, `expect.stringMatching(/…/)`. They are known by their method `asymmetricMatch`, so no
- * test runner is imported.
+ * test runner is imported. Errors that a specification expects are compared here, too.
  */
 import { isDeepStrictEqual } from 'node:util'
 
@@ -42,4 +42,20 @@ export function asJson(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(each => asJson(each) ?? null)
   const entries = Object.entries(value).map(([key, each]) => [key, asJson(each)] as const)
   return Object.fromEntries(entries.filter(([, each]) => each !== undefined))
+}
+
+/** An error by its class, by a pattern of its message, or by its name and message. */
+export type ExpectedError = (abstract new (...given: never[]) => Error) | RegExp | Error
+
+export function isExpectedError(expected: unknown): expected is ExpectedError {
+  if (expected instanceof RegExp || expected instanceof Error) return true
+  return typeof expected === 'function'
+}
+
+export function isMatch(expected: ExpectedError, error: unknown): boolean {
+  if (error === undefined) return false
+  if (expected instanceof RegExp) return expected.test(error instanceof Error ? error.message : String(error))
+  if (expected instanceof Error)
+    return error instanceof Error && error.name === expected.name && error.message === expected.message
+  return error instanceof expected
 }

@@ -18,10 +18,8 @@ import type { Child } from '../workflows/steps/children.ts'
 import { type HandlerContext, repeatable } from '../workflows/steps/context.ts'
 import type { StepCall } from '../workflows/steps/steps.ts'
 import { SpecificationFailed } from './errors.ts'
-import type { ExpectedError } from './expected-error.ts'
-import { isExpectedError, isMatch } from './expected-error.ts'
 import { countingIds } from './fakes.ts'
-import { asJson, fits } from './match.ts'
+import { asJson, type ExpectedError, fits, isExpectedError, isMatch } from './match.ts'
 
 /** An event of the workflow, with its stream and time where the handler looks at them. */
 export type GivenWorkflowEvent<M extends EventMap> = NewEventIn<M> & {

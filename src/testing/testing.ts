@@ -14,7 +14,7 @@
  *
  *     test-store      a store in a schema of its own            advance   its time
  *     spare-schemas   schemas of closed test stores, emptied and used again
- *     specify         given, when, expect; specify-handler, match, expected-error
+ *     specify         given, when, expect; specify-handler, match
  *     crash-everywhere   a workflow that is killed at each point; effects, caller-line
  *     fakes           fakeClock, countingIds
  *     settle          runs projections to the end of the log

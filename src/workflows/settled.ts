@@ -6,7 +6,7 @@
 import { isAlive } from '../consumers/runners/row.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import { abortable, type Deferred, deferred } from '../core/abort.ts'
-import { counted } from '../core/counted.ts'
+import { counted } from '../core/core.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { openLoop } from '../core/loop.ts'
 import { type WaitOptions, waitWithin } from '../core/wait.ts'

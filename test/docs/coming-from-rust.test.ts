@@ -12,7 +12,7 @@ import { pages } from './pages.ts'
 import { rustCalls } from './rust-calls.ts'
 
 const page = pages.find(({ path }) => path === 'docs/coming-from-rillflow-rust.md')!.text
-const rows = [...page.matchAll(/^\| (`.*) \| (.*) \|$/gm)].map(([, rust, here]) => ({ rust: rust!, here: here! }))
+const rows = itemsOf(page)
 const codesOf = (text: string): string[] => [...text.matchAll(/`([^`]+)`/g)].map(([, code]) => code!)
 
 test('every public call of the Rust edition is on the page, once', () => {
@@ -76,15 +76,21 @@ test('every function, condition and option of the store that the page names is t
 
 test('every line of the Rust edition that the page names is read, and those next to it are commands', async () => {
   const section = page.slice(page.indexOf('## The command line'))
-  const lines = [...section.matchAll(/^\| (`.*) \| (.*) \|$/gm)]
+  const lines = itemsOf(section)
   const known = { ...olderLines, ...commands.synonyms }
 
-  for (const [, rust, here] of lines) {
-    for (const older of codesOf(rust!)) expect(Object.keys(known)).toContain(older)
-    for (const line of codesOf(here!)) {
+  for (const { rust, here } of lines) {
+    for (const older of codesOf(rust)) expect(Object.keys(known)).toContain(older)
+    for (const line of codesOf(here)) {
       const { entry } = await findCommand(commands, line.replace('rillflow ', '').split(' '))
       expect({ line, isGroup: isGroup(entry) }).toEqual({ line, isGroup: false })
     }
   }
   expect(lines.length).toBeGreaterThan(8)
 })
+
+/** The items of lists: the names there, an arrow, and what there is here. An item may go on in the next line. */
+function itemsOf(text: string): { rust: string; here: string }[] {
+  const items = text.replaceAll('\n  ', ' ').matchAll(/^- (`.*?) → (.*)$/gm)
+  return [...items].map(([, rust, here]) => ({ rust: rust!, here: here! }))
+}

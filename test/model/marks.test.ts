@@ -76,7 +76,7 @@ test.each(Object.keys(models))('the page has each variable and each action of th
   const section = sections.get(title)!
   const { initial, actions } = models[title]!
 
-  const variables = tableOf(section, 'variable').flatMap(([names]) => names!.match(/(?<=`)[\w.]+(?=`)/g) ?? [])
+  const variables = itemsOf(section, 'Variables').flatMap(([names]) => names!.match(/(?<=`)[\w.]+(?=`)/g) ?? [])
   expect(variables.sort()).toEqual(variablesOf(initial).sort())
   const names = [...new Set(actions.map(({ name }) => name.replaceAll(/\d+(?: and \d+)?/g, 'N')))]
   expect(
@@ -87,21 +87,18 @@ test.each(Object.keys(models))('the page has each variable and each action of th
 })
 
 function actionsOf(section: string): string[][] {
-  return tableOf(section, 'action')
+  return itemsOf(section, 'Actions')
 }
 
-/** The cells of each row of the table whose first heading is this. */
-function tableOf(section: string, heading: string): string[][] {
-  const lines = section.split('\n')
-  const from = lines.findIndex(line => line.startsWith(`| ${heading} `))
-  const rows = lines.slice(from + 2)
-  const end = rows.findIndex(line => !line.startsWith('|'))
-  return rows.slice(0, end < 0 ? undefined : end).map(line =>
-    line
-      .slice(1, -1)
-      .split('|')
-      .map(cell => cell.trim()),
-  )
+/** The items of the list below this heading, with their two sides. An item may go on in the next line. */
+function itemsOf(section: string, heading: string): string[][] {
+  const [, after = ''] = section.split(`\n${heading}:\n\n`)
+  return after
+    .split('\n\n')[0]!
+    .replaceAll('\n  ', ' ')
+    .split('\n')
+    .filter(line => line.startsWith('- '))
+    .map(line => line.slice(2).split(' · '))
 }
 
 /** The variables of a state and of the first of several equal processes: `head`, `row.fence`, `writers.at`. */

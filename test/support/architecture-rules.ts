@@ -81,6 +81,38 @@ export const filesAreShort: Rule = sources =>
     return lines > limit ? [`${path}:${lines} has ${lines} lines, the limit is ${limit}`] : []
   })
 
+const MIN_LINES = 40
+
+/**
+ * A short file of src has a reason: it is the errors or the tables of its folder, the head of a folder, an entry of the
+ * package, or `reasons` says why it is a file of its own.
+ */
+export function shortFilesHaveReasons(reasons: Readonly<Record<string, string>>): Rule {
+  return sources => {
+    const short = under('src/', sources).filter(({ text }) => text.trimEnd().split('\n').length < MIN_LINES)
+    const isKnown = (path: string): boolean =>
+      path.split('/').length === 2 ||
+      ['errors', 'schema', path.split('/').at(-2)].includes(stem(path)) ||
+      Object.hasOwn(reasons, path)
+    const unknown = short.filter(({ path }) => !isKnown(path)).map(({ path }) => `${path}:1 is short, without a reason`)
+    const grown = Object.keys(reasons).filter(path => !short.some(source => source.path === path))
+    const present = grown.filter(path => sources.some(source => source.path === path))
+    return [...unknown, ...present.map(path => `${path}:1 has a reason to be short, and is not`)]
+  }
+}
+
+/** A loop is `core/loop.ts`. `watchdogs`: files with a timer that ends one silent connection, and looks for no work. */
+export function loopsAreTheKernel(watchdogs: readonly string[]): Rule {
+  return sources =>
+    matches(
+      /\bsetInterval\(/g,
+      under('src/', sources)
+        .filter(({ path }) => !watchdogs.includes(path))
+        .map(blank),
+      'is a loop of its own',
+    )
+}
+
 export const filesAreNamedAfterThings: Rule = sources =>
   sources.filter(({ path }) => BANNED_NAMES.test(stem(path))).map(({ path }) => `${path}:1 says nothing by its name`)
 
@@ -252,6 +284,20 @@ function titlesOf({ path, text }: Source): Source {
   }
   return { path, text: titles }
 }
+
+const maxTableWidth = 120
+
+/** A wider table is cut off on a phone and wrapped on a terminal: a list says the same. */
+export const tablesFit: Rule = sources =>
+  sources.flatMap(({ path, text }) =>
+    text
+      .split('\n')
+      .flatMap((line, at) =>
+        line.startsWith('|') && line.length > maxTableWidth
+          ? [`${path}:${at + 1} is a wide table: make it a list`]
+          : [],
+      ),
+  )
 
 export const lockFileHasNoAddresses: Rule = sources => matches(/"resolved"/g, sources, 'holds a download address')
 

@@ -83,26 +83,18 @@ function describeMetrics(): string {
     ['Totals', 'What all processes have counted together. Counters, read from the database.', totals],
   ]
   const sections = parts.map(([title, about, table]) => {
-    const rows = Object.entries(table).map(([name, { help, label, labels = label === undefined ? [] : [label] }]) => [
-      `\`rillflow_${name}\``,
-      labels.map(each => `\`${each}\``).join(', '),
-      help,
-    ])
-    return `## ${title}\n\n${about}\n\n${tableOf([['metric', 'labels', 'meaning'], ...rows])}`
+    const items = Object.entries(table).map(([name, { help, label, labels = label === undefined ? [] : [label] }]) => {
+      const given = labels.length === 0 ? '' : ` (${labels.map(each => `\`${each}\``).join(', ')})`
+      return `- \`rillflow_${name}\`${given}: ${help}\n`
+    })
+    return `## ${title}\n\n${about}\n\n${items.join('')}`
   })
   return `# Metrics
 
 What \`/metrics\` of \`store.server()\` shows, in the text format of Prometheus. This page is made of \`src/telemetry/metrics.ts\`;
-\`RILLFLOW_UPDATE=1 npx vitest run test/telemetry/prometheus\` writes it. Times are in seconds. Every metric also has the label
-\`tenant\` where a tenant is known. A label has at most 200 values in a process (the rest is \`other\`), a metric 1000 series.
+\`RILLFLOW_UPDATE=1 npx vitest run test/telemetry/prometheus\` writes it. Times are in seconds. The labels of a metric are in
+brackets; every metric also has the label \`tenant\` where a tenant is known. A label has at most 200 values in a process (the
+rest is \`other\`), a metric 1000 series.
 
 ${sections.join('\n')}`
-}
-
-function tableOf(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0]!.map((_, at) => Math.max(...rows.map(row => row[at]!.length)))
-  const lineOf = (row: readonly string[]): string =>
-    `| ${row.map((cell, at) => cell.padEnd(widths[at]!)).join(' | ')} |\n`
-  const [head, ...body] = rows.map(lineOf)
-  return `${head}| ${widths.map(width => '-'.repeat(width)).join(' | ')} |\n${body.join('')}`
 }

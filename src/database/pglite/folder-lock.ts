@@ -19,6 +19,7 @@ import { type FileHandle, link, mkdir, open, readdir, readFile, rm, stat, writeF
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { isRillflowError, type RillflowError } from '../../core/errors.ts'
+import { openLoop } from '../../core/loop.ts'
 import { FolderLocked, FolderNotWritable } from '../errors.ts'
 
 export interface FolderLock {
@@ -146,7 +147,6 @@ function keepLock(
   let loss: RillflowError | undefined
   let checkedAt = Date.now()
   let isReleased = false
-  let lastHeartbeat: Promise<void> = Promise.resolve()
 
   const check = (): void => {
     if (loss !== undefined || isReleased) return
@@ -157,15 +157,13 @@ function keepLock(
   // Never shorter than before, so nothing of the former content is left.
   const length = JSON.stringify(own).length
   let content = own
-  const heartbeat = async (): Promise<void> => {
+  const heartbeat = async (): Promise<undefined> => {
     // Through the open file, so that a late heartbeat can never touch the lock of another process.
     await file.write(JSON.stringify(content).padEnd(length), 0).catch(() => {})
     check()
   }
-  const timer = setInterval(() => {
-    lastHeartbeat = lastHeartbeat.then(heartbeat)
-  }, heartbeatMs)
-  timer.unref()
+  const loop = openLoop({ look: heartbeat, pollMs: heartbeatMs, unref: true })
+  loop.lookIn(heartbeatMs)
 
   return {
     lost() {
@@ -176,13 +174,12 @@ function keepLock(
     socket: own.socket ?? '',
     withdrawSocket() {
       content = { ...own, socket: undefined }
-      lastHeartbeat = lastHeartbeat.then(heartbeat)
+      loop.lookSoon()
     },
     async release() {
       if (isReleased) return
       isReleased = true
-      clearInterval(timer)
-      await lastHeartbeat
+      await loop.stop()
       // Longer than the present content, so nothing of that is left.
       await file.write(JSON.stringify({ ...own, isReleased }), 0).catch(() => {})
       await file.close()

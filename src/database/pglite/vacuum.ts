@@ -9,9 +9,10 @@
  * - Once in two billion transactions PostgreSQL must freeze old rows, or it refuses writes. Long before that, one
  *   `vacuum (freeze)` of everything.
  *
- * It looks at most once a second, and only after work. A failure is tried again at the next look.
+ * It looks at most once a second, and only after work. After a failure it looks again, later each time.
  */
-import type { Clock, Timer } from '../../core/clock.ts'
+import type { Clock } from '../../core/clock.ts'
+import { openLoop } from '../../core/loop.ts'
 import { identifier, sql } from '../sql.ts'
 import type { Engine } from './engine.ts'
 import type { Turns } from './turns.ts'
@@ -56,14 +57,13 @@ const selectTables = sql`/* pglite.tables */
   order by stat.relid`
 
 export function startVacuum({ inTurn, work, turns, clock }: VacuumOptions): Vacuum {
-  let timer: Timer | undefined
   let isStopped = false
   let workAtLastLook = work() ?? 0
   /** Whether a call waits for the engine, or the store is closing. */
   const mustYield = (): boolean => turns.waiting > 0 || isStopped
 
-  const look = (): Promise<void> =>
-    inTurn(async engine => {
+  const look = async (): Promise<undefined> => {
+    await inTurn(async engine => {
       const { walBytes, age } = await readState(engine)
       if (walBytes > forcedWalBytes) await engine.command('checkpoint')
       if (age > frozenAge && !mustYield()) await engine.command('vacuum (freeze)')
@@ -73,19 +73,17 @@ export function startVacuum({ inTurn, work, turns, clock }: VacuumOptions): Vacu
       if (!mustYield() && (await readState(engine)).walBytes > idleWalBytes) await engine.command('checkpoint')
       if (!mustYield()) workAtLastLook = work() ?? 0
     })
+  }
+  const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, clock, unref: true })
 
   return {
     noteWork() {
-      if (isStopped || timer !== undefined || (work() ?? 0) - workAtLastLook < workPerLook) return
-      timer = clock.setTimeout(() => {
-        timer = undefined
-        look().catch(() => {})
-      }, lookMs)
-      timer.unref?.()
+      if (!isStopped && (work() ?? 0) - workAtLastLook >= workPerLook) loop.lookIn(lookMs)
     },
     stop() {
       isStopped = true
-      timer?.cancel()
+      // Not waited for: a look that runs holds a turn, which closing waits for.
+      void loop.stop()
     },
   }
 }

@@ -10,7 +10,8 @@
  */
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
-import { type Deferred, deferred, sleep } from '../../core/abort.ts'
+import { type Deferred, deferred, onAbort, sleep } from '../../core/abort.ts'
+import { openLoop } from '../../core/loop.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import type { Listener } from '../database.ts'
 import { identifier } from '../sql.ts'
@@ -34,23 +35,24 @@ export function listenPostgres(
   { driver, config, channel, notify }: ListenParts,
   onNotify: (payload: string) => void,
 ): Listener {
-  const stop = new AbortController()
   const ready = deferred<void>()
   const receives = deferred<boolean | undefined>()
   const own = testPayload + randomUUID()
   let isTested = false
-  const loop = keepListening()
+  const loop = openLoop({ look: listen, pollMs: Number.POSITIVE_INFINITY, backoff })
+  loop.lookSoon()
   return {
     ready: ready.promise,
     receives: receives.promise,
     async close() {
-      stop.abort()
-      await loop
+      await loop.stop()
+      ready.resolve()
+      receives.resolve(undefined)
     },
   }
 
   /** A test that was cut off is made again on the next connection. */
-  async function test(lost: Deferred<void>): Promise<void> {
+  async function test(lost: Deferred<void>, closing: AbortSignal): Promise<void> {
     if (isTested) return
     isTested = true
     try {
@@ -62,7 +64,7 @@ export function listenPostgres(
     const outcome = await Promise.race([
       receives.promise.then(() => 'arrived'),
       lost.promise.then(() => 'lost'),
-      sleep(silenceMs, { signal: stop.signal }).then(
+      sleep(silenceMs, { signal: closing }).then(
         () => 'silent',
         () => 'lost',
       ),
@@ -76,47 +78,31 @@ export function listenPostgres(
     else if (!payload.startsWith(testPayload)) onNotify(payload)
   }
 
-  async function keepListening(): Promise<void> {
-    let failures = 0
-    while (!stop.signal.aborted) {
-      try {
-        await listenOnce(() => {
-          failures = 0
-          ready.resolve()
-          onNotify('')
-        })
-      } catch {
-        failures++
-      }
-      if (!stop.signal.aborted)
-        await sleep(delay(backoff, Math.max(1, failures), Math.random), { signal: stop.signal }).catch(() => {})
-    }
-    ready.resolve()
-    receives.resolve(undefined)
-  }
-
-  /** Returns or throws when the connection is lost or the listener is stopped. */
-  async function listenOnce(onListening: () => void): Promise<void> {
+  /** Listens until the connection is lost or the listener is closed. Returns how soon to connect again. */
+  async function listen(closing: AbortSignal): Promise<number | undefined> {
     const client = new driver.Client({ ...config, connectionTimeoutMillis: silenceMs })
     const lost = deferred<void>()
     client.on('error', lost.resolve as () => void)
     client.on('end', lost.resolve as () => void)
     client.on('notification', message => receive(message.payload ?? ''))
-    const onStop = (): void => lost.resolve()
-    stop.signal.addEventListener('abort', onStop, { once: true })
+    const release = onAbort(closing, () => lost.resolve())
     let heartbeat: NodeJS.Timeout | undefined
     try {
       await Promise.race([client.connect(), lost.promise])
-      if (stop.signal.aborted) return
-      if (await isSilent(client.query(`listen ${identifier(channel).quoted}`), lost)) return
-      onListening()
-      void test(lost)
+      if (closing.aborted) return undefined
+      if (await isSilent(client.query(`listen ${identifier(channel).quoted}`), lost))
+        throw new Error('The server does not answer.')
+      ready.resolve()
+      onNotify('')
+      void test(lost, closing)
       heartbeat = setInterval(() => void isSilent(client.query('select 1'), lost).catch(() => {}), heartbeatMs)
       heartbeat.unref()
       await lost.promise
+      // After a restart of the server many processes connect again: not all at the same moment.
+      return delay(backoff, 1, Math.random)
     } finally {
       clearInterval(heartbeat)
-      stop.signal.removeEventListener('abort', onStop)
+      release()
       client.end().catch(() => {})
       ;(client as unknown as { connection?: { stream?: { destroy(): void } } }).connection?.stream?.destroy()
     }

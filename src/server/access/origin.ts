@@ -6,8 +6,8 @@
  * - Origin: a browser says with `Sec-Fetch-Site` which page sent a request. Over plain HTTP beyond loopback it does not,
  *   so `Origin` must then be equal to Host. A request with a Bearer token uses no cookie and needs neither.
  */
+import { isIP } from 'node:net'
 import { RequestRefused } from '../api/answer.ts'
-import { isLoopback } from './loopback.ts'
 
 export function checkHost(request: Request, hosts: readonly string[]): void {
   const host = hostOf(request).replace(/:\d+$/, '')
@@ -17,6 +17,12 @@ export function checkHost(request: Request, hosts: readonly string[]): void {
     'forbidden',
     'Send the request to localhost or to 127.0.0.1, start the server with a token, or name this host in the option "hosts".',
   )
+}
+
+/** Whether this name or address is one of this machine alone. */
+export function isLoopback(host: string): boolean {
+  const address = host.replace(/^\[(.*)\]$/, '$1').toLowerCase()
+  return address === 'localhost' || address === '::1' || (isIP(address) === 4 && address.startsWith('127.'))
 }
 
 export function checkOrigin(request: Request): void {

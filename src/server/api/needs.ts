@@ -1,5 +1,5 @@
 /** What needs a person, from the figures: in the order of urgency, at most twenty. */
-import { counted } from '../../core/counted.ts'
+import { counted } from '../../core/core.ts'
 import type { LogState } from '../../events/events.ts'
 import type { Figures, Need } from './contract.ts'
 

@@ -186,3 +186,12 @@ function checkField(name: string, { kind, choices, min, max }: Field, value: unk
 function missing(name: string): Error {
   return new InvalidOption({ option: name, reason: `The parameter "${name}" is missing.` })
 }
+
+/** A call that destroys data needs the name again, so that one click is not enough. */
+export function repeatedName(name: string, given: string): void {
+  if (given !== name)
+    throw new InvalidOption({
+      option: 'confirm',
+      reason: `The parameter "confirm" must be "${name}": this cannot be undone.`,
+    })
+}

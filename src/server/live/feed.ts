@@ -4,6 +4,7 @@
  */
 import { onAbort, sleep } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
+import { openLoop } from '../../core/loop.ts'
 import type { EventFilter } from '../../events/read/log.ts'
 import type { Redaction } from '../access/redact.ts'
 import type { Operations } from '../api/operations.ts'
@@ -78,7 +79,7 @@ function sourcesOf(options: FeedOptions, start: Start, buffer: Buffer): Promise<
   const { store, readings, redact, filter, correlationId, signal } = options
   const isWanted = (topic: Topic): boolean => options.topics.includes(topic)
   const sources: Promise<void>[] = []
-  if (isWanted('figures')) sources.push(everyTwoSeconds())
+  if (isWanted('figures')) sources.push(followFigures())
   if (isWanted('events')) sources.push(followEvents())
   if (isWanted('activity') || isWanted('deadLetters')) sources.push(followActivity())
   if (isWanted('operations')) {
@@ -87,12 +88,17 @@ function sourcesOf(options: FeedOptions, start: Start, buffer: Buffer): Promise<
   }
   return sources
 
-  async function everyTwoSeconds(): Promise<void> {
-    while (!signal.aborted) {
-      readings.look()
-      buffer.replace('figures', await readings.figures())
-      await sleep(figuresMs, { unref: true })
-    }
+  /** Rejects if they cannot be read. */
+  function followFigures(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const look = async (): Promise<undefined> => {
+        readings.look()
+        buffer.replace('figures', await readings.figures())
+      }
+      const loop = openLoop({ look, pollMs: figuresMs, jitter: 0, unref: true, onFailure: reject })
+      onAbort(signal, () => void loop.stop().then(resolve))
+      loop.lookSoon()
+    })
   }
   async function followEvents(): Promise<void> {
     const pace = openPace()

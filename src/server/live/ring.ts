@@ -3,7 +3,8 @@
  * It is sampled every 2 s while a page or a live feed is open and every 10 s otherwise, from the reading that all viewers share.
  * A fresh process knows only how the log has grown, which the times of its events tell.
  */
-import { sleep } from '../../core/abort.ts'
+import { onAbort } from '../../core/abort.ts'
+import { openLoop } from '../../core/loop.ts'
 import type { Figures, History, HistoryRange, Series } from '../api/contract.ts'
 import type { StoreReadings } from '../api/readings.ts'
 import type { ApiStore } from '../api/source.ts'
@@ -39,7 +40,7 @@ export function openRing(store: ApiStore, readings: StoreReadings, signal: Abort
   const series = new Map<string, Map<HistoryRange, [at: number, value: number][]>>()
   let lookedAt = Number.NEGATIVE_INFINITY
   let begun: Promise<void> | undefined
-  let wake = (): void => {}
+  const isLooked = (): boolean => performance.now() - lookedAt < lookMs
 
   const add = (name: string, at: number, value: number | undefined): void => {
     if (value === undefined || (!series.has(name) && series.size >= maxSeries)) return
@@ -58,6 +59,13 @@ export function openRing(store: ApiStore, readings: StoreReadings, signal: Abort
     const figures = await readings.figures()
     for (const [name, value] of samplesOf(figures)) add(name, figures.at.getTime(), value)
   }
+  const loop = openLoop({
+    look: async () => void (await sample()),
+    pollMs: () => (isLooked() ? watchedMs : idleMs),
+    jitter: 0,
+    unref: true,
+  })
+  onAbort(signal, () => void loop.stop())
   const begin = async (): Promise<void> => {
     for (const range of ['24h', '1h', '5m'] as const)
       for (const [at, rate] of await pastRates(store, range)) {
@@ -65,8 +73,7 @@ export function openRing(store: ApiStore, readings: StoreReadings, signal: Abort
         series.set('eventsPerSecond', points)
         points.get(range)!.push([at, rate])
       }
-    await sample()
-    void sampleOn()
+    await loop.lookNow()
   }
   const start = (): Promise<void> => {
     begun ??= begin().catch(error => {
@@ -77,19 +84,9 @@ export function openRing(store: ApiStore, readings: StoreReadings, signal: Abort
   }
   /** The first look after a while does not wait for the next sample of an unseen store. */
   const look = (): void => {
-    const isFirst = performance.now() - lookedAt >= lookMs
+    const isFirst = !isLooked()
     lookedAt = performance.now()
-    if (isFirst) wake()
-  }
-  const sampleOn = async (): Promise<void> => {
-    while (!signal.aborted) {
-      const isLooked = performance.now() - lookedAt < lookMs
-      const looked = new AbortController()
-      wake = () => looked.abort()
-      const until = AbortSignal.any([signal, looked.signal])
-      await sleep(isLooked ? watchedMs : idleMs, { signal: until, unref: true }).catch(() => {})
-      if (!signal.aborted) await sample().catch(() => {})
-    }
+    if (isFirst && begun !== undefined) loop.lookSoon()
   }
   return {
     look() {

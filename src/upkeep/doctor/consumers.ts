@@ -4,7 +4,7 @@ import { ownerName } from '../../consumers/dead-letters/owner.ts'
 import { countDeadLetters } from '../../consumers/dead-letters/stats.ts'
 import { readAbandonedLeases, readWaitingRebuilds, type WaitingRebuild } from '../../consumers/insight.ts'
 import { type RowStatus, readStatus } from '../../consumers/status.ts'
-import { counted } from '../../core/counted.ts'
+import { counted } from '../../core/core.ts'
 import type { Log } from '../../events/log.ts'
 import type { Check, DoctorLimits, DoctorParts, FoundProblem } from './doctor.ts'
 

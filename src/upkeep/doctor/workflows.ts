@@ -1,5 +1,5 @@
 /** Checks the work of handlers: whether there is a worker that can do it, and whether anything is stuck. */
-import { counted } from '../../core/counted.ts'
+import { counted } from '../../core/core.ts'
 import type { Log } from '../../events/log.ts'
 import { type HandlerDescription, listHandlers } from '../../workflows/insight/handlers.ts'
 import { readLostWorkers, readParkedLanes } from '../../workflows/insight/queues.ts'

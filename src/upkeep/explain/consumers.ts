@@ -2,7 +2,7 @@
 
 import type { Consumer, ConsumerFilter } from '../../consumers/consumer.ts'
 import type { ConsumerStatus } from '../../consumers/status.ts'
-import { counted } from '../../core/counted.ts'
+import { counted } from '../../core/core.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { category } from '../../core/name.ts'
 import { everyItem } from '../../core/page.ts'

@@ -1,5 +1,5 @@
 /** What each handler does about an event, and what the open executions of a workflow wait for. */
-import { counted } from '../../core/counted.ts'
+import { counted } from '../../core/core.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { everyItem } from '../../core/page.ts'
 import type { RecordedEvent } from '../../events/definition.ts'

@@ -1,6 +1,5 @@
 /** Consumers: all that follows the log; and projections and subscriptions in particular. */
-import { repeatedName } from '../confirm.ts'
-import { pageFields, type Route, route } from '../route.ts'
+import { pageFields, type Route, repeatedName, route } from '../route.ts'
 
 const kinds = ['projection', 'processor', 'subscription', 'snapshotter', 'dispatcher'] as const
 const group = { kind: 'text', summary: 'The group of a subscription. Default: all groups' } as const

@@ -1,6 +1,5 @@
 /** Handlers, their lanes, and schedules. */
-import { repeatedName } from '../confirm.ts'
-import { pageFields, type Route, route } from '../route.ts'
+import { pageFields, type Route, repeatedName, route } from '../route.ts'
 
 const done = { done: true } as const
 

@@ -1,7 +1,6 @@
 /** The runners of all processes, and operations, audit and health. */
 import type { AuditOutcome } from '../../../audit/audit.ts'
-import { repeatedName } from '../confirm.ts'
-import { pageFields, type Route, route } from '../route.ts'
+import { pageFields, type Route, repeatedName, route } from '../route.ts'
 
 const done = { done: true } as const
 

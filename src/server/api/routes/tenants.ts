@@ -3,8 +3,7 @@ import { systemClock } from '../../../core/clock.ts'
 import { TenancyRequired } from '../../../tenants/errors.ts'
 import type { TenantHead, Tenants } from '../../../tenants/tenants.ts'
 import { cached } from '../../cached.ts'
-import { repeatedName } from '../confirm.ts'
-import { pageFields, type Route, route } from '../route.ts'
+import { pageFields, type Route, repeatedName, route } from '../route.ts'
 
 export const tenantRoutes: readonly Route[] = [
   route('GET /tenants', {
