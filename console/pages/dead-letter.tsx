@@ -19,6 +19,7 @@ import { ErrorView } from './error-view.tsx'
 const looks: Record<DeadLetter['state'], StateLook> = {
   open: { shape: 'failed', tone: 'bad', word: 'Open' },
   retrying: { shape: 'retrying', tone: 'warn', word: 'Retrying' },
+  parked: { shape: 'parked', tone: 'warn', word: 'Parked' },
   replayed: { shape: 'done', tone: 'good', word: 'Replayed' },
   resolved: { shape: 'none', tone: 'rest', word: 'Resolved' },
 }

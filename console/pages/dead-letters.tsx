@@ -26,6 +26,7 @@ interface Group {
 const states = [
   { value: 'open', label: 'Open' },
   { value: 'retrying', label: 'Retrying' },
+  { value: 'parked', label: 'Parked' },
   { value: 'resolved', label: 'Resolved' },
   { value: 'replayed', label: 'Replayed' },
 ] as const
@@ -193,6 +194,7 @@ function Nothing({ state }: { state: string }) {
   const words = {
     open: 'No dead letter is open',
     retrying: 'No dead letter is being retried',
+    parked: 'No event is held back by an earlier one of its stream',
     resolved: 'None was resolved',
     replayed: 'None was replayed',
   }

@@ -13,10 +13,12 @@ export async function groupHelp(style: Style, root: Root, group: Group, path: re
     entry.summary,
   ])
   const synonyms = synonymsOf(root, path)
+  const verbs = `${line} ${Object.keys(commands).join('|')}`
+  const isTooWide = path.length === 0 || 'Usage  '.length + verbs.length > (style.width ?? Number.POSITIVE_INFINITY)
   return [
     wrapped(`${group.summary}.`, style.width, 0),
     '',
-    `${bold('Usage')}  ${line} ${path.length === 0 ? 'COMMAND' : Object.keys(commands).join('|')}`,
+    `${bold('Usage')}  ${isTooWide ? `${line} COMMAND` : verbs}`,
     '',
     bold('Commands'),
     list(style, rows),

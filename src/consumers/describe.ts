@@ -4,6 +4,7 @@ import type { Backoff } from '../core/retry.ts'
 import { sql } from '../database/sql.ts'
 import type { Consumer } from './consumer.ts'
 import type { Consumers } from './consumers.ts'
+import type { FailureEnd } from './run/policy.ts'
 import { consumerNames } from './schema.ts'
 import { type ConsumerStatus, readGroupStatus } from './status.ts'
 
@@ -27,7 +28,7 @@ export interface ConsumerDefinition {
   readonly retries: number
   readonly backoff: Backoff
   /** 'function' if its code decides. */
-  readonly onFailure: 'deadLetter' | 'skip' | 'stop' | 'function'
+  readonly onFailure: FailureEnd | 'function'
   readonly hasBreaker: boolean
 }
 

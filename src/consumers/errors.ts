@@ -51,10 +51,10 @@ export const DeadLetterNotFound: ErrorKind<'dead_letter_not_found', { of: string
 export const DeadLetterConflict: ErrorKind<
   'dead_letter_conflict',
   { of: string; eventId: string; state: string; wanted: string }
-> = defineError(
-  'dead_letter_conflict',
-  d => `The dead letter of event ${d.eventId} of "${d.of}" is ${d.state}, so it cannot be ${d.wanted}.`,
-)
+> = defineError('dead_letter_conflict', d => {
+  const hint = d.state === 'parked' ? ' An earlier event of its stream holds it back: retry or resolve that one.' : ''
+  return `The dead letter of event ${d.eventId} of "${d.of}" is ${d.state}, so it cannot be ${d.wanted}.${hint}`
+})
 
 export const DeadLetterUnwritable: ErrorKind<'dead_letter_unwritable', { consumer: string; eventId: string }> =
   defineError(

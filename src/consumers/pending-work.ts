@@ -46,7 +46,7 @@ export function consumerPositions(store: StoreSchema): Fragment {
         or c.definition ->> 'rebuild' = 'pending'`
 }
 
-/** True if there is an open dead letter of a stream, or of a correlation id. */
+/** True if there is a dead letter of a stream, or of a correlation id, that is not closed. */
 export function hasOpenDeadLetter(
   store: StoreSchema,
   column: 'stream' | 'correlation_id',
@@ -56,5 +56,5 @@ export function hasOpenDeadLetter(
         select
         from ${consumerNames(store).dead_letters} as d
         where d.${identifier(column)} = ${value}
-          and d.state in ('open', 'retrying'))`
+          and d.state in ('open', 'retrying', 'parked'))`
 }

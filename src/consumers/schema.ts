@@ -78,6 +78,9 @@ export const consumersPart: Part = {
 )`,
     `create index dead_letters_position on ~dead_letters (consumer, position)`,
     `create index dead_letters_requested on ~dead_letters (consumer, retry_at) where retry_at is not null`,
+    // The head of a parked stream, and the one after it.
+    `create index dead_letters_parked on ~dead_letters (consumer, stream, position)
+  where reason = 'park' and state in ('open', 'retrying', 'parked')`,
     `create index dead_letters_execution on ~dead_letters (execution) where execution is not null`,
     `create index dead_letters_correlation on ~dead_letters (correlation_id)
   where correlation_id is not null and state in ('open', 'retrying')`,

@@ -78,6 +78,8 @@ const others: SchemaShape = {
         dead_letters_execution: 'btree (execution) WHERE (execution IS NOT NULL)',
         dead_letters_latest: 'btree (state, last_failed_at, "position")',
         dead_letters_owner: 'btree (state, consumer, "position")',
+        dead_letters_parked:
+          "btree (consumer, stream, \"position\") WHERE ((reason = 'park'::text) AND (state = ANY (ARRAY['open'::text, 'retrying'::text, 'parked'::text])))",
         dead_letters_pkey: 'primary key btree (consumer, event_id)',
         dead_letters_position: 'btree (consumer, "position")',
         dead_letters_requested: 'btree (consumer, retry_at) WHERE (retry_at IS NOT NULL)',

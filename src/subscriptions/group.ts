@@ -13,6 +13,7 @@
 import { CheckpointBeyondHead, ConsumerNotFound } from '../consumers/errors.ts'
 import { rowNames } from '../consumers/row-names.ts'
 import { isInterruption } from '../consumers/run/failure.ts'
+import { mayPark } from '../consumers/run/policy.ts'
 import type { HeldLease, Leased } from '../consumers/runners/runnable.ts'
 import { type Deferred, deferred, onAbort, once } from '../core/abort.ts'
 import { isRillflowError } from '../core/errors.ts'
@@ -178,6 +179,7 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
       onState: state => onState(entry, state),
       onChange: serve,
     })
+    if (mayPark(options.policy)) await hold.limited(partition.loadParked)
     const ended = { ended: partition.ended, onChange: () => onDeadLetter(entry) }
     const deadLetters = openDeadLetters({ log, lease, executorOf, ...ended })
     const barrier = row.barrier === undefined ? undefined : Number(row.barrier)
@@ -269,6 +271,7 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
         return retried
       }
       for (let entry = partition.window.take(now, alone); entry; entry = partition.window.take(now, alone)) {
+        if (partition.holdsBack(entry)) continue
         if (entry.fault === undefined) {
           first = (first + tried + 1) % all.length
           return deliveryOf(entry.event, entry.deliveries, partition.settler(entry))

@@ -117,8 +117,16 @@ export function subscriptionOptions(
     },
     partitionsGiven: options.partitions !== undefined,
     replace: options.replace ?? false,
-    policy: failurePolicy(what, options),
+    policy: checkPolicy(what, failurePolicy(what, options), partitionBy),
   }
+}
+
+/** Events of one stream may be in different partitions, and none of them knows of a failure in another. */
+function checkPolicy(what: string, policy: FailurePolicy, partitionBy: CreateOptions['partitionBy']): FailurePolicy {
+  const parks = [policy, ...policy.byType.values()].some(each => each.onFailure === 'park')
+  if (parks && partitionBy !== 'stream')
+    refuse('onFailure', `${what} cannot have onFailure: 'park' with a "partitionBy" of its own: streams are parked.`)
+  return policy
 }
 
 /** The order in which names were listed does not make another filter. */

@@ -24,6 +24,7 @@ import { type AnyTransaction, isOwnTransaction } from '../database/transaction.t
 import type { Log } from '../events/log.ts'
 import { type Settler, settleOnce } from './delivery.ts'
 import type { SubscriptionOptions } from './options.ts'
+import { openParking } from './parking.ts'
 import { endedInside, firstFailures, type RowState, saveChange, saveInside } from './save.ts'
 import type { Entry, Window } from './window.ts'
 
@@ -51,6 +52,10 @@ export interface Partition {
   settler(entry: Entry): Settler
   /** Applies the policy to an event that cannot be delivered. */
   reject(entry: Entry): Promise<void>
+  /** Learns which streams are parked. Before the first event is taken. */
+  loadParked(): Promise<void>
+  /** Whether the event is not to be delivered now, because its stream may be parked: it comes again if it is not. */
+  holdsBack(entry: Entry): boolean
   /** The window has moved past events that the filter skips: the new checkpoint is stored soon. */
   moved(): void
   /** The server may have restarted: only stored outcomes, and events that surely exist, count as read. */
@@ -64,7 +69,7 @@ export interface Partition {
 /** The outcome of one delivery, before it is stored. */
 interface Outcome {
   readonly entry: Entry
-  readonly kind: 'done' | 'skip' | 'deadLetter' | 'givenBack' | 'stop'
+  readonly kind: 'done' | 'skip' | 'deadLetter' | 'park' | 'givenBack' | 'stop'
   readonly delayMs: number
   readonly error: unknown
 }
@@ -102,6 +107,16 @@ export function openPartition(parts: PartitionParts): Partition {
   let movedTimer: { cancel(): void } | undefined
 
   const isOpen = (): boolean => !ended.signal.aborted
+  const parking = openParking({
+    ...{ log, lease, ended: ended.signal },
+    onParked: entry => void store(entry, 'done').catch(() => {}),
+    onFree(entry, delayMs) {
+      // It was not delivered.
+      entry.deliveries--
+      window.giveBack(entry, log.clock.now().getTime() + delayMs)
+      parts.onChange()
+    },
+  })
 
   return {
     lease,
@@ -109,6 +124,12 @@ export function openPartition(parts: PartitionParts): Partition {
     ended: ended.signal,
     settler,
     reject: entry => settle(entry, entry.fault, { isFault: true }),
+    loadParked: parking.load,
+    holdsBack(entry) {
+      const isHeld = parking.mayHold(entry.event.stream)
+      if (isHeld) parking.park(entry)
+      return isHeld
+    },
     moved,
     goBack: surely => window.goBack(surely > saved ? surely : saved),
     async close() {
@@ -152,6 +173,11 @@ export function openPartition(parts: PartitionParts): Partition {
     if (decided.decision === 'retry' && !isFault) return store(entry, 'givenBack', error, delayMs ?? decided.delayMs)
     if (decided.decision === 'skip') return store(entry, 'skip', error)
     if (decided.decision === 'stop') return store(entry, 'stop', error)
+    if (decided.decision === 'park') {
+      const stored = store(entry, 'park', error)
+      parking.hold(event.stream, stored)
+      return stored
+    }
     return store(entry, 'deadLetter', error)
   }
 
@@ -215,7 +241,7 @@ export function openPartition(parts: PartitionParts): Partition {
   }
 
   async function saveUntilStored(taken: readonly Outcome[]): Promise<{ checkpoint: number; state: RowState }> {
-    const failed = taken.filter(({ kind }) => kind === 'deadLetter')
+    const failed = taken.filter(({ kind }) => kind === 'deadLetter' || kind === 'park')
     const { checkpoint } = window
     const change = {
       from: saved,
@@ -237,9 +263,10 @@ export function openPartition(parts: PartitionParts): Partition {
                 const firsts = await firstFailures(log, tx, lease, positions)
                 const state = await saveChange(log, tx, lease, change)
                 if (state === undefined) return undefined
-                for (const { entry, error } of failed) {
+                for (const { entry, error, kind } of failed) {
                   const firstFailedAt = firsts.get(entry.event.position)
-                  const failure = { event: entry.event, error, attempts: entry.deliveries, firstFailedAt }
+                  const tries = { attempts: entry.deliveries, firstFailedAt, parks: kind === 'park' }
+                  const failure = { event: entry.event, error, ...tries }
                   await record(log, lease, failure, tx)
                 }
                 return state

@@ -1,4 +1,6 @@
 import { describe, expect, test, vi } from 'vitest'
+import { isGroup } from '../../src/cli/arguments.ts'
+import type { Group } from '../../src/cli/command.ts'
 import { root } from '../../src/cli/commands/commands.ts'
 import { summaryLine } from '../../src/cli/commands/dev/dev.ts'
 import { eventLine } from '../../src/cli/commands/events.ts'
@@ -169,8 +171,10 @@ describe('at 80 columns', () => {
   })
 
   test('help is wrapped under its own column', async () => {
-    const help = await groupHelp(style, root, root, [])
+    const groups = Object.entries(await root.commands()).filter(([, entry]) => isGroup(entry))
+    const helps = groups.map(([name, entry]) => groupHelp(style, root, entry as Group, [name]))
 
-    expect(widest(help)).toBeLessThanOrEqual(80)
+    for (const help of [await groupHelp(style, root, root, []), ...(await Promise.all(helps))])
+      expect(widest(help)).toBeLessThanOrEqual(80)
   })
 })

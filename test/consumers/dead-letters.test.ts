@@ -154,8 +154,8 @@ test('dead letters are counted by consumer and state', async () => {
   await deadLetters.resolve('mailer', second.id, { note: 'sent by hand' })
 
   expect((await deadLetters.stats()).items).toEqual([
-    { consumer: 'mailer', open: 1, retrying: 0, replayed: 0, resolved: 1 },
-    { consumer: 'printer', open: 1, retrying: 0, replayed: 0, resolved: 0 },
+    { consumer: 'mailer', open: 1, retrying: 0, parked: 0, replayed: 0, resolved: 1 },
+    { consumer: 'printer', open: 1, retrying: 0, parked: 0, replayed: 0, resolved: 0 },
   ])
   const first = await deadLetters.stats({ limit: 1 })
   const rest = await deadLetters.stats({ limit: 1, after: first.next })

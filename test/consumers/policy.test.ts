@@ -127,7 +127,7 @@ test('AB-08: an invalid policy is refused when it is made', () => {
   const refused: [string, FailureOptions][] = [
     ['onFailure', { onFailure: 'explode' as 'stop' }],
     ['onFailure', { onFailure: 'dead-letter' as 'stop' }],
-    ['onFailure', { onFailure: 'park' as 'stop' }],
+    ['onFailure', { onFailure: 'halt' as 'stop' }],
     ['onFailure', { onFailure: 7 as never }],
     ['isRetryable', { isRetryable: true as never }],
     ['retries', { retries: -1 }],

@@ -356,7 +356,7 @@ test('AB-08: invalid definitions are refused when they are made', async () => {
     ['leaseMs', { on, leaseMs: 1 }],
     ['from', { on, from: 'yesterday' }],
     ['onFailure', { on, onFailure: 'retryForever' }],
-    ['onFailure', { on, onFailure: 'park' }],
+    ['onFailure', { on, onFailure: 'halt' }],
     ['breaker.failures', { on, breaker: { failures: 0 } }],
     ['on', {}],
     ['on', { on: {} }],

@@ -116,7 +116,7 @@ test('SB-21, SB-43: the counters match the tables after a mixed load', async () 
   expect(await flows.stats()).toMatchObject({
     workflows: { total: 7, active: 7, settled: 0 },
     executions: { open: { delayed: 16, ready: 0, running: 0, blocked: 0 } },
-    deadLetters: { open: 2, retrying: 0, replayed: 0, resolved: 0 },
+    deadLetters: { open: 2, retrying: 0, parked: 0, replayed: 0, resolved: 0 },
   })
 })
 
@@ -151,7 +151,7 @@ test('cancelled executions, dispatched or not, and retried ones are counted as w
   const counted = await countersOf(shop)
   expect(counted).toEqual(await countAll(shop))
   expect(counted).toMatchObject({ workflows: 3, active: 0, events: 3, dispatched: 3, failed: 1, cancelled: 1, open: 0 })
-  expect((await flows.stats()).deadLetters).toEqual({ open: 0, retrying: 0, replayed: 1, resolved: 0 })
+  expect((await flows.stats()).deadLetters).toEqual({ open: 0, retrying: 0, parked: 0, replayed: 1, resolved: 0 })
 })
 
 test('an event is counted once, also if it is given to a handler that was added later', async () => {

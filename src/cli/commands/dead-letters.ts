@@ -6,6 +6,7 @@
  *
  *     open ──► retrying ──► replayed          retrying ──► open, if it fails again
  *      └─────► resolved, with a note          resolved ──► open, if its event fails again
+ *     parked ──► open, when the earlier one of its stream that holds it back is closed
  *
  * A retry is only requested here. The runner that has the consumer or handler carries it out; until one is started, the
  * dead letter stays open.
@@ -43,7 +44,7 @@ const list = listCommand({
   options: {
     state: {
       kind: 'text',
-      choices: ['open', 'retrying', 'replayed', 'resolved'],
+      choices: ['open', 'retrying', 'parked', 'replayed', 'resolved'],
       value: 'STATE',
       summary: 'Only dead letters in this state',
     },
@@ -102,6 +103,7 @@ const stats = listCommand({
       paint: ({ open }, colour) => (open > 0 ? colour.red : colour.dim),
     },
     { title: 'RETRYING', of: ({ retrying }) => digits(retrying), right: true },
+    { title: 'PARKED', of: ({ parked }) => digits(parked), right: true },
     { title: 'REPLAYED', of: ({ replayed }) => digits(replayed), right: true },
     { title: 'RESOLVED', of: ({ resolved }) => digits(resolved), right: true },
   ],

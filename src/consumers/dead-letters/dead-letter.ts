@@ -42,7 +42,7 @@ export interface DeadLetter extends OwnerName {
   readonly retryAt: Date | undefined
   /** Why it was resolved. */
   readonly note: string | undefined
-  /** Of a handler: why it was dead-lettered, in a word. */
+  /** Of a handler: why it was dead-lettered, in a word. Of a consumer: 'park' if it holds back its stream, or is held back. */
   readonly reason?: string | undefined
   /** Of a handler: equal for failures that are alike. */
   readonly fingerprint?: string | undefined
@@ -293,7 +293,7 @@ export async function showDeadLetter(log: Log, of: DeadLetterOwner, eventId: str
 /** The most of one page. */
 export const maxPage = 10_000
 
-export const states: readonly DeadLetterState[] = ['open', 'retrying', 'replayed', 'resolved']
+export const states: readonly DeadLetterState[] = ['open', 'retrying', 'parked', 'replayed', 'resolved']
 
 export function checkState(state: DeadLetterState | undefined): void {
   if (state !== undefined && !states.includes(state))

@@ -3,13 +3,14 @@
  *
  *     open ──retry──► retrying ──► replayed         retrying ──► open            it failed again, or its process ended
  *     open ──resolve (with a note)──► resolved      replayed, resolved ──► open  the event failed again
+ *     parked ──► open                               the earlier one of its stream that held it back is closed
  *
  * An operator lists them, requests retries, resolves and deletes them (`store.deadLetters`). A retry is a request: the
  * runner that serves the consumer or handler carries it out, and with none the dead letter stays open. Those of consumers
  * are retried under the consumer's lease; those of handlers by an execution.
  *
  *     row.ts     every write     dead-letter.ts  reads them            owner.ts  whose dead letters are meant
- *     retry.ts   requests        replay.ts       carries out those of consumers
+ *     retry.ts   requests        replay.ts       carries out those of consumers    parked.ts  holds back a stream
  *
  * Guarantees: one dead letter per consumer and event. An event is never applied by a retry without its dead letter
  * being closed, nor the other way round. What can fail: a change in a state that does not allow it
@@ -36,6 +37,7 @@ import {
 } from './dead-letter.ts'
 import { type DeadLetterGroup, type GroupDeadLettersOptions, groupDeadLetters } from './groups.ts'
 import { type DeadLetterOwner, handlerOfRow, isHandlerRow, ownerName, ownerOfRow, rowOf, rowsOf } from './owner.ts'
+import { openNext } from './parked.ts'
 import {
   checkRate,
   type DeadLetterKind,
@@ -65,7 +67,10 @@ export interface DeadLetters {
   retry(of: DeadLetterOwner, eventId: string, options?: { data?: unknown }): Promise<RetryRequest>
   /** Requests retries of all open ones that match, at most `perSecond` (default 50) of them. */
   retryAll(filter?: RetryFilter, options?: { perSecond?: number | undefined }): Promise<RetryRequest>
-  /** Closes an open one without applying its event. The note says why. */
+  /**
+   * Closes an open or parked one without applying its event. The note says why. If it held back its stream, the next
+   * event of that is retried.
+   */
   resolve(of: DeadLetterOwner, eventId: string, options: { note: string }): Promise<void>
   /** Closes all open ones that match, at most 10 000 at once, without applying their events. */
   resolveAll(filter: DeadLetterFilter, options: { note: string }): Promise<{ readonly resolved: number }>
@@ -95,10 +100,23 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
     const { row, id } = await rowOf(log, of, eventId)
     const kind = kindOf(row)
     const statement = await statementOf(kind, row, id)
-    const isChanged = async (): Promise<boolean> => (await log.database.run(statement)).length > 0
+    const isChanged = async (): Promise<boolean> =>
+      wanted === 'retried' ? (await log.database.run(statement)).length > 0 : (await closing(statement)).length > 0
     if (await isChanged()) return row
     if ((await reopenLeft(log, kind, row, id)) && (await isChanged())) return row
     throw await reasonOf(kind, row, id, { of, eventId, wanted })
+  }
+
+  /** Closes some. Those that they have held back are the next to be tried, in the same transaction. */
+  async function closing(statement: Statement): Promise<{ consumer: string; stream: string }[]> {
+    const closed = await log.database.transaction(async tx => {
+      const rows = await tx.run<{ consumer: string; stream: string }>(statement)
+      const ofConsumer = rows.filter(row => !isHandlerRow(row.consumer))
+      if (ofConsumer.length > 0) await tx.run(openNext(log, ofConsumer))
+      return rows
+    })
+    if (closed.length > 0) onRequest?.()
+    return closed
   }
 
   async function reasonOf(kind: DeadLetterKind, row: string, id: string, { of, eventId, wanted }: OneChange) {
@@ -160,7 +178,7 @@ export function openDeadLetters({ log, handlers, onRequest }: DeadLetterParts): 
       checkNote(note)
       refuseUnknownOptions('store.deadLetters.resolveAll', filter, filterNames)
       const owners = of === undefined ? null : await rowsOf(log, of)
-      const rows = await log.database.run(resolveMatching(log, matches(filter, owners), note, maxResolved))
+      const rows = await closing(resolveMatching(log, matches(filter, owners), note, maxResolved))
       return { resolved: rows.length }
     },
     async delete(of, eventId) {

@@ -2,7 +2,7 @@
  * The row of a dead letter, and every write to it. Nothing outside of this folder changes the table `dead_letters`.
  *
  *     record ──► open ──take──► retrying ──close──► replayed        it was applied, or run, after all
- *                 ▲ │               │
+ *     parked ────►▲ │               │                               what it waited for is closed (`parked.ts`)
  *                 │ │               └──putBack, reopen──► open      it failed again, or its process is gone
  *                 │ └──resolve──► resolved                          an operator decided, with a note
  *                 └── replayed, resolved: the event failed again
@@ -23,8 +23,10 @@ import { type Held, heldRow, holdLease, lostBy, notOfAnError } from '../row.ts'
 import { describeError } from '../run/failure.ts'
 import { consumerNames } from '../schema.ts'
 import { fingerprint } from './fingerprint.ts'
+import { openNext, parking } from './parked.ts'
 
-export type DeadLetterState = 'open' | 'retrying' | 'replayed' | 'resolved'
+/** `'parked'`: not tried, because an earlier event of its stream has failed and holds it back. */
+export type DeadLetterState = 'open' | 'retrying' | 'parked' | 'replayed' | 'resolved'
 
 /** The facts about every event, also about one that could not be decoded. */
 export interface EventPlace {
@@ -43,6 +45,8 @@ export interface FailedEvent {
   readonly attempts: number
   /** When it failed first. Default: as the row of the consumer says, or now. */
   readonly firstFailedAt?: Date | undefined
+  /** It holds back the later events of its stream. Default false. */
+  readonly parks?: boolean | undefined
 }
 
 /** More about the dead letter of a handler. */
@@ -68,7 +72,7 @@ export interface FailedExecution {
 export async function record(
   log: Log,
   { consumer, fence }: Held,
-  { event, error, attempts, firstFailedAt }: FailedEvent,
+  { event, error, attempts, firstFailedAt, parks = false }: FailedEvent,
   executor: Executor,
   execution?: FailedExecution,
 ): Promise<void> {
@@ -80,13 +84,14 @@ export async function record(
   const earlier = execution?.earlier ?? earlierErrors(log, consumer, id)
   const known = firstFailedAt === undefined ? firstFailure(log, consumer, id) : fragment`${firstFailedAt}::timestamptz`
   const first = execution?.firstFailedAt ?? known
+  const reason = execution === undefined ? (parks ? parking : null) : snakeCase(execution.reason)
   await executor.run(sql`/* dead_letters.record */
     insert into ${consumerNames(log).dead_letters} as d
       (consumer, event_id, position, stream, version, type, fence, attempts, execution, correlation_id, reason,
         fingerprint, first_failed_at, last_failed_at, errors)
     select ${consumer}::text, ${id}::uuid, failed.position, ${stream}::text, ${version}::bigint, ${type}::text,
       ${fence}::bigint, ${attempts}::integer, ${execution?.id ?? null}::uuid,
-      ${execution?.correlationId ?? null}::text, ${execution === undefined ? null : snakeCase(execution.reason)}::text,
+      ${execution?.correlationId ?? null}::text, ${reason}::text,
       ${execution?.fingerprint ?? fingerprint(consumer, error)}::text, coalesce(${first}, ${clock}(failed.position)),
       ${clock}(failed.position),
       ${lastEntries(fragment`${earlier} || (${last})`)}
@@ -192,7 +197,7 @@ export async function take(
 
 /** At the end of the transaction of the event's effects: they are committed only if the lease is still ours. */
 export async function close(log: Log, held: Held, eventId: string, tx: Executor): Promise<void> {
-  const closed = await tx.run(sql`/* dead_letters.close */
+  const closed = await tx.run<{ stream: string; reason: string | null }>(sql`/* dead_letters.close */
     update ${consumerNames(log).dead_letters} as d
     set attempts = d.attempts + 1,
       ${changed(log, 'replayed')}
@@ -200,8 +205,10 @@ export async function close(log: Log, held: Held, eventId: string, tx: Executor)
       and d.event_id = ${eventId}::uuid
       and d.state = 'retrying'
       and d.fence = ${held.fence}::bigint
-    returning d.event_id`)
-  if (closed.length === 0) throw lostBy(held)
+    returning d.stream, d.reason`)
+  const [row] = closed
+  if (row === undefined) throw lostBy(held)
+  if (row.reason === parking) await tx.run(openNext(log, [{ consumer: held.consumer, stream: row.stream }]))
   await holdLease(log, held, tx)
 }
 
@@ -304,7 +311,7 @@ export async function reopenRetried(
 
 // ── Writes of an operator ────────────────────────────────────────────────────────────────────────────────────
 
-/** Closes an open one without applying its event. */
+/** Closes an open or parked one without applying its event. */
 export function resolve(log: Log, consumer: string, eventId: string, note: string): Statement {
   return sql`/* dead_letters.resolve */
     update ${consumerNames(log).dead_letters} as d
@@ -312,11 +319,11 @@ export function resolve(log: Log, consumer: string, eventId: string, note: strin
       ${changed(log, 'resolved', note)}
     where d.consumer = ${consumer}::text
       and d.event_id = ${eventId}::uuid
-      and d.state = 'open'
-    returning d.event_id`
+      and d.state in ('open', 'parked')
+    returning d.consumer, d.stream`
 }
 
-/** All open ones that match. Returns the row of each. */
+/** All open ones that match. Returns the place of each. */
 export function resolveMatching(log: Log, condition: Fragment, note: string, limit: number): Statement {
   return sql`/* dead_letters.resolve_matching */
     with matching as (
@@ -333,7 +340,7 @@ export function resolveMatching(log: Log, condition: Fragment, note: string, lim
     from matching
     where d.consumer = matching.consumer
       and d.event_id = matching.event_id
-    returning d.consumer`
+    returning d.consumer, d.stream`
 }
 
 /** One that is being retried stays: its outcome has to be written somewhere. */
@@ -343,16 +350,16 @@ export function remove(log: Log, consumer: string, eventId: string): Statement {
     where consumer = ${consumer}::text
       and event_id = ${eventId}::uuid
       and state <> 'retrying'
-    returning event_id`
+    returning consumer, stream`
 }
 
-/** Those that are open or being retried, before the row of the consumer is locked: the order of batches and retries. */
+/** Those that are not closed, before the row of the consumer is locked: the order of batches and retries. */
 export async function lockOpen(log: Log, consumers: readonly string[], tx: Executor): Promise<void> {
   await tx.runArrays(sql`/* dead_letters.lock_open */
     select
     from ${consumerNames(log).dead_letters}
     where consumer = any(${consumers}::text[])
-      and state in ('open', 'retrying')
+      and state in ('open', 'retrying', 'parked')
     order by consumer, position
     for update`)
 }
@@ -370,7 +377,7 @@ export async function closeAfter(
       ${changed(log, 'resolved', 'reset')}
     where d.consumer = any(${consumers}::text[])
       and d.position > ${position}::bigint
-      and d.state in ('open', 'retrying')`)
+      and d.state in ('open', 'retrying', 'parked')`)
 }
 
 /** A rebuild has emptied the read model: an event that fails again is recorded again. */
@@ -379,7 +386,7 @@ export async function closeRebuilt(log: Log, consumer: string, tx: Executor): Pr
     update ${consumerNames(log).dead_letters} as d
     set ${changed(log, 'replayed', 'rebuilt')}
     where d.consumer = ${consumer}::text
-      and d.state in ('open', 'retrying')`)
+      and d.state in ('open', 'retrying', 'parked')`)
 }
 
 /**
@@ -392,7 +399,7 @@ export async function replaceBy(log: Log, consumer: string, from: string, tx: Ex
     update ${dead_letters} as d
     set ${changed(log, 'replayed', 'rebuilt')}
     where d.consumer = ${consumer}::text
-      and d.state in ('open', 'retrying')
+      and d.state in ('open', 'retrying', 'parked')
       and not exists (
         select
         from ${dead_letters} as again
@@ -400,18 +407,21 @@ export async function replaceBy(log: Log, consumer: string, from: string, tx: Ex
           and again.event_id = d.event_id)`)
   await tx.run(sql`/* dead_letters.take_over */
     insert into ${dead_letters} as d
-      (consumer, event_id, position, stream, version, type, fence, attempts, errors, first_failed_at, last_failed_at)
-    select ${consumer}::text, event_id, position, stream, version, type, fence, attempts, errors, first_failed_at,
+      (consumer, event_id, position, stream, version, type, state, reason, fence, attempts, errors, first_failed_at,
+        last_failed_at)
+    select ${consumer}::text, event_id, position, stream, version, type,
+      case state when 'parked' then state else 'open' end, reason, fence, attempts, errors, first_failed_at,
       last_failed_at
     from ${dead_letters}
     where consumer = ${from}::text
     on conflict (consumer, event_id) do update
-    set state = 'open',
+    set state = excluded.state,
+      reason = excluded.reason,
       retry_at = null,
       attempts = d.attempts + excluded.attempts,
       last_failed_at = excluded.last_failed_at,
       errors = excluded.errors,
-      history = ${withChange(log.names.state_entry, fragment`excluded.last_failed_at`, fragment`'open'`, fragment`'failed again in a rebuild'`)}`)
+      history = ${withChange(log.names.state_entry, fragment`excluded.last_failed_at`, fragment`excluded.state`, fragment`'failed again in a rebuild'`)}`)
   await removeAll(log, [from], tx)
 }
 

@@ -42,9 +42,14 @@ export async function countDeadLetters(log: Log, options: PageOptions): Promise<
   checkWhole('limit', limit, 1, 1_000)
   const [last] = after === undefined ? [''] : (decodeCursor(after, 1) as [string])
   const owner = fragment`o.consumer`
-  const counts = ([fragment`'open'`, fragment`'retrying'`, fragment`'replayed'`, fragment`'resolved'`] as const).map(
-    state => cappedCount(log, owner, state),
-  )
+  const states = [
+    fragment`'open'`,
+    fragment`'retrying'`,
+    fragment`'parked'`,
+    fragment`'replayed'`,
+    fragment`'resolved'`,
+  ]
+  const counts = states.map(state => cappedCount(log, owner, state))
   const rows = await log.database.runArrays(sql`/* dead_letters.stats */
     with recursive owners (consumer, number) as (
       (select d.consumer, 1
@@ -67,10 +72,11 @@ export async function countDeadLetters(log: Log, options: PageOptions): Promise<
     order by o.number`)
   const { items, next } = pageOf(rows, limit, row => [row[0]])
   return {
-    items: items.map(([consumer, open, retrying, replayed, resolved]) => ({
+    items: items.map(([consumer, open, retrying, parked, replayed, resolved]) => ({
       ...ownerOfRow(consumer as string),
       open: Number(open),
       retrying: Number(retrying),
+      parked: Number(parked),
       replayed: Number(replayed),
       resolved: Number(resolved),
     })),

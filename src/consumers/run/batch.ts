@@ -11,6 +11,8 @@
  *
  * An error that is not about the event (a lost connection, a lost lease) is thrown to the caller and counts as no
  * attempt.
+ *
+ * Events of a parked stream are not applied: a page ends before them, and the next one begins with parking them.
  */
 
 import { abortable } from '../../core/abort.ts'
@@ -24,10 +26,11 @@ import type { Log } from '../../events/log.ts'
 import type { Page } from '../../events/read/page.ts'
 import { channels } from '../../telemetry/telemetry.ts'
 import type { Consumer } from '../consumer.ts'
+import { lockParked, parkBehind, parkedStreams } from '../dead-letters/parked.ts'
 import { type Held, save } from '../row.ts'
 import type { Breaker } from './breaker.ts'
 import { isInterruption } from './failure.ts'
-import { applyPolicy, type PolicyOutcome } from './policy.ts'
+import { applyPolicy, mayPark, type PolicyOutcome } from './policy.ts'
 
 /** A consumer at work. */
 export interface Work {
@@ -81,8 +84,10 @@ async function applyUntraced(given: Omit<Work, 'openings'>, page: Page): Promise
   return outcome
 }
 
-async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
-  const { events, faults, reached } = page
+async function applyEvents(given: Omit<Work, 'openings'>, whole: Page): Promise<BatchOutcome> {
+  const parked = await parkPage(given, whole)
+  if ('processed' in parked) return parked
+  const { events, faults, reached } = parked
   const work: Work = { ...given, openings: given.breaker?.openings() ?? 0, faults }
   const bad =
     faults.size === 0 || given.consumer.takesFaults === true
@@ -101,11 +106,40 @@ async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<B
   if (tried.at === undefined) return oneByOne(work, events, reached)
   const outcome = await failAt(work, events, tried.at, tried.error)
   // An event that was retried has waited before; the events after it can wait for the next page.
-  const isFirst = tried.at === 0 && outcome.processed === 1 && work.attempts === 0
+  const isFirst = tried.at === 0 && outcome.processed === 1 && work.attempts === 0 && outcome.end !== 'park'
   if (!isFirst || outcome.isPaused || events.length === 1) return outcome
   // Bad events seldom come alone: two transactions and a read for each would be slow.
   const rest = await oneByOne({ ...work, from: outcome.checkpoint, attempts: 0 }, events.slice(1), reached, true)
   return { ...rest, processed: rest.processed + 1, error: rest.error ?? outcome.error, end: rest.end ?? outcome.end }
+}
+
+/** The page up to the first event of a parked stream; or, if it begins with such events, the outcome of parking them. */
+async function parkPage(work: Omit<Work, 'openings'>, page: Page): Promise<Page | BatchOutcome> {
+  const { log, consumer, lease, from, batchLimit, lost } = work
+  const { events, reached } = page
+  if (events.length === 0 || !mayPark(consumer.policy)) return page
+  const parked = await parkedStreams(log, lease.consumer, streamsOf(events))
+  const first = events.findIndex(event => parked.has(event.stream))
+  if (first < 0) return page
+  if (first > 0) return { ...page, events: events.slice(0, first), reached: events[first]!.position - 1 }
+  const end = events.findIndex(event => !parked.has(event.stream))
+  const run = end < 0 ? events : events.slice(0, end)
+  const checkpoint = end < 0 ? reached : run.at(-1)!.position
+  const done = await log.database.transaction(
+    async tx => {
+      // An operator may have resolved the failed event since. Now that cannot happen before these are parked.
+      const locked = await lockParked(log, lease.consumer, streamsOf(run), tx)
+      if (run.some(event => !locked.has(event.stream))) return undefined
+      await parkBehind(log, lease, run, tx)
+      return save(log, lease, { from, checkpoint, batchLimit }, tx)
+    },
+    { ...limits(work), signal: lost },
+  )
+  return done === undefined ? parkPage(work, page) : allApplied(run, checkpoint, done.isPaused)
+}
+
+function streamsOf(events: readonly RecordedEvent[]): string[] {
+  return [...new Set(events.map(event => event.stream))]
 }
 
 /** The error, and the event at which it happened, if that is known. */
@@ -175,8 +209,10 @@ async function oneByOne(
           if (!attempt.hasThrown(error)) await refuseInterruption(tx, error)
           const isLast = !continuesAfterFailure || at === events.length - 1 || elapsedMs() > until
           const conclusion = await applyPolicy(work, tx, event, error, at === 0 ? work.attempts + 1 : 1, isLast)
-          const isDone = conclusion.end === 'skip' || conclusion.end === 'deadLetter'
-          if (isLast || !isDone) return { ...conclusion, processed: at + (isDone ? 1 : 0) }
+          const isPassed = conclusion.end !== undefined && conclusion.end !== 'stop'
+          // Of a parked stream there may be more on this page.
+          if (isLast || !isPassed || conclusion.end === 'park')
+            return { ...conclusion, processed: at + (isPassed ? 1 : 0) }
         }
       }
       const { isPaused } = await save(work.log, work.lease, { from: work.from, checkpoint: reached }, tx)
@@ -273,7 +309,7 @@ export async function refuseInterruption(tx: Transaction, error: unknown): Promi
 }
 
 /** A holder that is stopped in the middle must not block its successor for longer than a lease. [lease-8] */
-function limits({ log, consumer }: Work): { timeoutMs: number; idleMs: number } {
+function limits({ log, consumer }: Pick<Work, 'log' | 'consumer'>): { timeoutMs: number; idleMs: number } {
   const { leaseMs, timeoutMs } = consumer
   const { engine, maxConnections } = log.database
   // With one connection nothing can be renewed meanwhile.

@@ -7,6 +7,7 @@
  *                  'deadLetter'  record a dead letter, continue after the event
  *                  'skip'        continue after the event
  *                  'stop'        stay before the event, and stop the consumer
+ *                  'park'        record a dead letter, hold back the later events of its stream, continue with others
  *                  a function    is called after every failure, and returns one of these or 'retry'
  *
  * Everything that follows the log has these options in one shape. Options for some types of events (`byType`) replace
@@ -29,8 +30,8 @@ import { save } from '../row.ts'
 import type { Work } from './batch.ts'
 import { describeError, isInterruption } from './failure.ts'
 
-/** The action after the last attempt. */
-export type FailureEnd = 'deadLetter' | 'skip' | 'stop'
+/** The action after the last attempt. `'park'` also holds back the later events of the stream, until a retry succeeds. */
+export type FailureEnd = 'deadLetter' | 'skip' | 'stop' | 'park'
 
 /** One failure of one event. */
 export interface Failure {
@@ -107,15 +108,19 @@ function policyOf(what: string, options: FailureOptions, otherwise: FailureEnd):
     )
   if (typeof isRetryable !== 'function')
     refuse('isRetryable', `has ${describe(isRetryable)} as "isRetryable". It must be a function.`)
-  if ((onFailure as unknown) === 'park')
-    refuse('onFailure', `cannot have onFailure: 'park'. Only ordered handlers can park the key of a failed event.`)
   if (typeof onFailure !== 'function' && !ends.includes(onFailure))
     refuse('onFailure', `has ${describe(onFailure)} as "onFailure". It must be ${endNames}, or a function.`)
   return { retries, backoff, isRetryable, onFailure, byType: new Map() }
 }
 
-const ends: readonly FailureEnd[] = ['deadLetter', 'skip', 'stop']
-const endNames = `'deadLetter', 'skip' or 'stop'`
+const ends: readonly FailureEnd[] = ['deadLetter', 'skip', 'stop', 'park']
+const endNames = `'deadLetter', 'skip', 'stop' or 'park'`
+
+/** Whether it may park the stream of an event, so that those that are parked have to be looked up. */
+export function mayPark(policy: FailurePolicy): boolean {
+  const { onFailure, byType } = policy
+  return onFailure === 'park' || typeof onFailure === 'function' || [...byType.values()].some(mayPark)
+}
 
 export type Decision = { readonly decision: FailureEnd } | { readonly decision: 'retry'; readonly delayMs: number }
 
@@ -147,7 +152,8 @@ export interface PolicyOutcome {
 
 /**
  * Carries out the decision of the policy, as the last statements of the transaction. `savesPassed` false: if the event
- * is passed and others follow in the same transaction, the caller saves the checkpoint after them.
+ * is passed and others follow in the same transaction, the caller saves the checkpoint after them. None follow one that
+ * parks its stream.
  */
 export async function applyPolicy(
   work: Work,
@@ -178,16 +184,19 @@ export async function applyPolicy(
   telemetry.log.warn({ ...about, error, decision }, 'An event could not be applied.')
   if (decided.decision === 'retry') return wait(attempt, decided.delayMs)
 
-  if (decision === 'deadLetter')
-    await record(log, lease, { event, error, attempts: attempt }, tx).catch((cause: unknown) => {
-      if (isInterruption(cause)) throw cause
-      throw new DeadLetterUnwritable({ consumer: consumer.name, eventId: event.id }, cause)
-    })
+  if (decision === 'deadLetter' || decision === 'park')
+    await record(log, lease, { event, error, attempts: attempt, parks: decision === 'park' }, tx).catch(
+      (cause: unknown) => {
+        if (isInterruption(cause)) throw cause
+        throw new DeadLetterUnwritable({ consumer: consumer.name, eventId: event.id }, cause)
+      },
+    )
   const end = decided.decision
   const isStopped = end === 'stop'
   const checkpoint = isStopped ? before : event.position
   const attempts = isStopped ? attempt : 0
-  if (!isStopped && !savesPassed) return { checkpoint, attempts, retryInMs: 0, isPaused: false, end, error }
+  if (!isStopped && end !== 'park' && !savesPassed)
+    return { checkpoint, attempts, retryInMs: 0, isPaused: false, end, error }
   const progress = { from, checkpoint, attempts, error: stored, pause: isStopped && consumer.pausesWhenStopped }
   const { isPaused } = await save(log, lease, progress, tx)
   return { checkpoint, attempts, retryInMs: 0, isPaused, end, error }

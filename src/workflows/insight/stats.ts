@@ -75,6 +75,7 @@ const maxCounted = numeral(10_000)
 const states: Readonly<Record<DeadLetterState, Fragment>> = {
   open: fragment`'open'`,
   retrying: fragment`'retrying'`,
+  parked: fragment`'parked'`,
   replayed: fragment`'replayed'`,
   resolved: fragment`'resolved'`,
 }

@@ -2,7 +2,7 @@
 import { InvalidOption } from '../../../core/errors.ts'
 import { pageFields, type Route, route } from '../route.ts'
 
-const states = ['open', 'retrying', 'replayed', 'resolved'] as const
+const states = ['open', 'retrying', 'parked', 'replayed', 'resolved'] as const
 const done = { done: true } as const
 
 const filter = {
