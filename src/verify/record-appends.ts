@@ -112,6 +112,9 @@ function answerOf(error: unknown): Answer {
   return { kind: 'refused', code }
 }
 
+/** What is read by plain SQL, of a store of any events. */
+export type LogStore = Pick<Store, 'schema' | 'transaction'>
+
 export interface JudgeOptions {
   readonly deliveries?: readonly Delivery[]
   /** Whether the log has events of no recorded call. Default false. */
@@ -122,7 +125,7 @@ export interface JudgeOptions {
 
 /** What is wrong with the history of these appends, compared with the log as it is now. */
 export async function judgeAppends(
-  store: Store,
+  store: LogStore,
   records: readonly RecordedAppends[],
   { prefix = '', ...options }: JudgeOptions = {},
 ): Promise<string[]> {
@@ -132,9 +135,16 @@ export async function judgeAppends(
 }
 
 /** By plain SQL: the judge must not depend on the readers that it judges. What is appended meanwhile may be missing. */
-export async function readLog(store: Store): Promise<LoggedEvent[]> {
+export async function readLog(store: LogStore): Promise<LoggedEvent[]> {
   const { events } = logNames(store.schema.name)
   const log: LoggedEvent[] = []
+  // Names and types come again and again, each time as another string.
+  const known = new Map<string, string>()
+  const one = (text: string): string => {
+    const same = known.get(text)
+    if (same === undefined) known.set(text, text)
+    return same ?? text
+  }
   for (;;) {
     const after = log.at(-1)?.position ?? -1
     const rows = await readAgain(() =>
@@ -149,8 +159,15 @@ export async function readLog(store: Store): Promise<LoggedEvent[]> {
         ),
       ),
     )
-    for (const { event_id: id, causation_id: call, ...event } of rows)
-      log.push({ id, ...event, call: call ?? undefined })
+    for (const { event_id: id, stream, version, position, type, causation_id: call } of rows)
+      log.push({
+        id,
+        stream: one(stream),
+        version,
+        position,
+        type: one(type),
+        call: call === null ? undefined : one(call),
+      })
     if (rows.length < pageSize) return log
   }
 }
