@@ -9,6 +9,7 @@
  * an event in the log names its call. A process that may be killed passes `onLine`, and keeps nothing in its memory.
  */
 import { isRillflowError } from '../core/errors.ts'
+import type { Transaction } from '../database/database.ts'
 import type { AppendOptions } from '../events/append/append.ts'
 import type { StreamEvents } from '../events/append/prepare.ts'
 import type { AppendResult } from '../events/append/send.ts'
@@ -112,8 +113,11 @@ function answerOf(error: unknown): Answer {
   return { kind: 'refused', code }
 }
 
-/** What is read by plain SQL, of a store of any events. */
-export type LogStore = Pick<Store, 'schema' | 'transaction'>
+/** A store of any events, or its schema and database alone. */
+export interface LogStore {
+  readonly schema: { readonly name: string }
+  transaction<T>(work: (tx: Pick<Transaction, 'query'>) => Promise<T>): Promise<T>
+}
 
 export interface JudgeOptions {
   readonly deliveries?: readonly Delivery[]

@@ -179,9 +179,9 @@ test('appends that wait for a held stream keep the order of their calls', async 
 
 test('a stream created while an append waits for another one is visible, also inside a transaction', async () => {
   const user = await connect(postgresUrl())
-  const orders = recordAppends(setup, 'shop')
   for (const tx of [undefined, user]) {
     const name = freshSchema()
+    const orders = recordAppends(setup, name)
     await setup.events.append(`${name}-a`, one)
     await holder.query('begin')
     await holder.query(`select from "${schema}".streams where stream = $1 for update`, [`${name}-a`])
@@ -201,7 +201,7 @@ test('a stream created while an append waits for another one is visible, also in
 
     expect((await both).map(({ version }) => version)).toEqual([2, 2])
     await user.query('commit')
-    expect(await judgeAppends(setup, [orders], { hasOthers: true })).toEqual([])
+    expect(await judgeAppends(setup, [orders], { prefix: `${name}-`, hasOthers: true })).toEqual([])
   }
   await user.end()
 })

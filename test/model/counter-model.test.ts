@@ -27,19 +27,19 @@ test('three writers with five appends and savepoints: no reader misses an event'
 describe('the relatives of the protocol lose events, or give one position twice:', () => {
   const missed = 'the reader has passed position 1, and never got its event'
   const twice = 'two events have position 1'
-  const drawn = 'writer 1 draws a position and inserts its event'
-  const committed = 'writer 1 commits: its events and the counter are visible'
+  const drawn = 'draws a position and inserts its event'
+  const committed = 'writer 2 commits: its events and the counter are visible'
   const ends: Record<CounterMutant, readonly [lastStep: string, reason: string]> = {
     'drawn in a transaction of its own': [committed, missed],
     'events are read before the counter': ['the reader reads the counter', missed],
     'the row is unlocked before the commit': [committed, missed],
     'the counter and the events are committed one after the other': [
-      'writer 1 has committed the counter, and now its events',
+      'writer 2 has committed the counter, and now its events',
       missed,
     ],
     'readers count what is drawn and not committed': [committed, missed],
-    'the row is not locked': [drawn, twice],
-    'a rollback to a savepoint unlocks what was drawn before it': [drawn, twice],
+    'the row is not locked': [`writer 1 ${drawn}`, twice],
+    'a rollback to a savepoint unlocks what was drawn before it': [`writer 2 ${drawn}`, twice],
   }
 
   for (const mutant of counterMutants)

@@ -33,7 +33,9 @@ test(
       const last = log.at(-1)!.position
       await waitUntil(() => hasReached(scenario, last), { deadlineMs, what: `the read model at ${last}` })
 
-      const found = await scenario.query<{ position: string }>('select position::text from ~sales order by position')
+      const found = await scenario.query<{ position: string }>(
+        'select s.position::text from ~sales as s order by s.position',
+      )
       const effects = found.map(({ position }) => ({ consumer: 'sales', position }))
       expect(effectProblems(['sales'], log, effects)).toEqual([])
       expect(await scenario.query('select from ~dead_letters')).toEqual([])

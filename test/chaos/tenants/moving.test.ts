@@ -199,12 +199,14 @@ async function hire(first: OpenMove['store'], second: OpenMove['store']): Promis
 }
 
 /** The faults found, as sentences: the tables are the same, and the appends of all clients fit the log of the target. */
-async function judge({ move, source, target, open }: OpenMove, { records, surprises }: Shop): Promise<string[]> {
+async function judge({ move, source, target }: OpenMove, { records, surprises }: Shop): Promise<string[]> {
   const faults = surprises.map(surprise => `surprise: ${surprise}`)
   const [before, after] = [await contentsOf(source, move.retired), await contentsOf(target, move.target.schema)]
   for (const table of new Set([...Object.keys(before), ...Object.keys(after)]))
     if (JSON.stringify(before[table]) !== JSON.stringify(after[table])) faults.push(`table ${table} differs`)
-  return [...faults, ...(await judgeAppends(await open(target), records, { prefix: 'order-' }))]
+  // A store could not be opened there: it would find the sequence behind.
+  const log = { schema: { name: move.target.schema }, transaction: target.database.transaction }
+  return [...faults, ...(await judgeAppends(log, records, { prefix: 'order-' }))]
 }
 
 /** On the target: all begun work completes there, and positions continue upwards. */
