@@ -164,7 +164,7 @@ describe('a workflow that is killed at each of its points', () => {
     async ({ page, names, data, ends, ...rest }) => {
       const found = definitionsOf(page, rest.block, [...names, ...(rest.undos ?? [])])
       const seen = new Set<string>()
-      const watch = defineHandler('watch', { on: 'any', run: event => void seen.add(event.type) })
+      const watch = defineHandler('watch', { on: '*', run: event => void seen.add(event.type) })
 
       const { points } = await crashEverywhere(
         names.map(name => found[name] as Handler),
