@@ -38,9 +38,10 @@ export const bench: Bench = {
   },
 }
 
-function faultOf({ lost, doubled, recoveredMs }: CellResult): string | undefined {
+function faultOf({ lost, doubled, lingering, recoveredMs }: CellResult): string | undefined {
   if (lost > 0) return `${lost} jobs are lost`
   if (doubled > 0) return `${doubled} jobs were completed twice`
+  if (lingering > 0) return `${lingering} processes did not end within 5 s of a SIGTERM`
   return recoveredMs === undefined ? 'its rate did not come back' : undefined
 }
 

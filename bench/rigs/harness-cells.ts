@@ -10,6 +10,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { BenchServer } from '../harness/server.ts'
+import manifest from '../harness-adapter/adapter.json' with { type: 'json' }
 
 export interface Cell {
   readonly name: string
@@ -41,6 +42,8 @@ export interface CellResult {
   readonly lost: number
   /** Completed more than once. */
   readonly doubled: number
+  /** Processes that did not end in time when they were asked to. */
+  readonly lingering: number
   readonly deadTuples: number
 }
 
@@ -53,6 +56,10 @@ export interface Rig {
 }
 
 const database = 'rillflow_bench'
+/** Readers count the first of the adapter's tables, as in the harness. */
+const [scanned] = manifest.event_tables
+/** The adapter has to end within 5 s of a SIGTERM. */
+const maxExitMs = 5_000
 
 export const cells: readonly Cell[] = [
   {
@@ -92,8 +99,7 @@ export const cells: readonly Cell[] = [
           from pg_stat_activity
           where datname = $1
             and pid <> pg_backend_pid()
-          order by random()
-          limit 1`,
+            and state in ('active', 'idle in transaction')`,
           [database],
         )
     },
@@ -124,8 +130,7 @@ export const cells: readonly Cell[] = [
         const end = performance.now() + ms
         const read = async (client: pg.Client): Promise<void> => {
           await client.query('begin isolation level repeatable read')
-          while (performance.now() < end)
-            await client.query('select count(*) from rillflow.workflow_activity, pg_sleep(0.2)')
+          for (; performance.now() < end; await sleep(100)) await client.query(`select count(*) from ${scanned}`)
           await client.query('rollback')
         }
         await Promise.all(clients.map(read))
@@ -156,8 +161,8 @@ export async function runCell(server: BenchServer, cell: Cell, { warmUpMs, phase
     const recoveredMs = await recovered
     fleet.load(0)
     await fleet.drain(url)
-    await fleet.stop()
-    return { before, during, after, recoveredMs, ...(await judge(url, fleet.acknowledged())) }
+    const lingering = await fleet.stop()
+    return { before, during, after, recoveredMs, lingering, ...(await judge(url, fleet.acknowledged())) }
   } finally {
     await fleet.stop()
   }
@@ -166,7 +171,8 @@ export async function runCell(server: BenchServer, cell: Cell, { warmUpMs, phase
 interface Fleet {
   start(instance: number): void
   kill(instance: number): Promise<void>
-  stop(): Promise<void>
+  /** Returns how many did not end in time. */
+  stop(): Promise<number>
   /** Offers so many times the rate from now on. */
   load(factor: number): void
   firstSample(): Promise<void>
@@ -243,8 +249,9 @@ function openFleet(url: string, cell: Cell): Fleet {
     },
     async stop() {
       clearInterval(pacer)
-      await Promise.all([...children.values()].map(child => ended(child, 'SIGTERM')))
+      const ends = await Promise.all([...children.values()].map(child => ended(child, 'SIGTERM')))
       children.clear()
+      return ends.filter(isInTime => !isInTime).length
     },
     load(next) {
       factor = next
@@ -275,12 +282,18 @@ function openFleet(url: string, cell: Cell): Fleet {
   }
 }
 
-async function ended(child: ChildProcess | undefined, signal: NodeJS.Signals): Promise<void> {
-  if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
-  const limit = setTimeout(() => child.kill('SIGKILL'), 20_000)
+/** Returns whether it has ended in time; one that has not is killed. */
+async function ended(child: ChildProcess | undefined, signal: NodeJS.Signals): Promise<boolean> {
+  if (child === undefined || child.exitCode !== null || child.signalCode !== null) return true
+  let isInTime = true
+  const limit = setTimeout(() => {
+    isInTime = false
+    child.kill('SIGKILL')
+  }, maxExitMs)
   child.kill(signal)
   await new Promise(resolve => child.once('close', resolve))
   clearTimeout(limit)
+  return isInTime
 }
 
 /** Holds the log against what was acknowledged: each job is in the log, and completed once. */

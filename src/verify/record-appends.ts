@@ -9,6 +9,7 @@
  * an event in the log names its call. A process that may be killed passes `onLine`, and keeps nothing in its memory.
  */
 import { isRillflowError } from '../core/errors.ts'
+import type { Transaction } from '../database/database.ts'
 import type { AppendOptions } from '../events/append/append.ts'
 import type { StreamEvents } from '../events/append/prepare.ts'
 import type { AppendResult } from '../events/append/send.ts'
@@ -112,6 +113,12 @@ function answerOf(error: unknown): Answer {
   return { kind: 'refused', code }
 }
 
+/** A store of any events, or its schema and database alone. */
+export interface LogStore {
+  readonly schema: { readonly name: string }
+  transaction<T>(work: (tx: Pick<Transaction, 'query'>) => Promise<T>): Promise<T>
+}
+
 export interface JudgeOptions {
   readonly deliveries?: readonly Delivery[]
   /** Whether the log has events of no recorded call. Default false. */
@@ -122,7 +129,7 @@ export interface JudgeOptions {
 
 /** What is wrong with the history of these appends, compared with the log as it is now. */
 export async function judgeAppends(
-  store: Store,
+  store: LogStore,
   records: readonly RecordedAppends[],
   { prefix = '', ...options }: JudgeOptions = {},
 ): Promise<string[]> {
@@ -132,25 +139,40 @@ export async function judgeAppends(
 }
 
 /** By plain SQL: the judge must not depend on the readers that it judges. What is appended meanwhile may be missing. */
-export async function readLog(store: Store): Promise<LoggedEvent[]> {
+export async function readLog(store: LogStore): Promise<LoggedEvent[]> {
   const { events } = logNames(store.schema.name)
   const log: LoggedEvent[] = []
+  // Names and types come again and again, each time as another string.
+  const known = new Map<string, string>()
+  const one = (text: string): string => {
+    const same = known.get(text)
+    if (same === undefined) known.set(text, text)
+    return same ?? text
+  }
   for (;;) {
     const after = log.at(-1)?.position ?? -1
     const rows = await readAgain(() =>
       store.transaction(tx =>
         tx.query<LoggedRow>(
-          `select event_id, stream, version::float8 as version, position::float8 as position, type, causation_id
-        from ${events.quoted}
-        where position > $1::bigint
-        order by position
+          // By the column: by its name alone it would be by the number that is selected, which no index has.
+          `select e.event_id, e.stream, e.version::float8 as version, e.position::float8 as position, e.type, e.causation_id
+        from ${events.quoted} as e
+        where e.position > $1::bigint
+        order by e.position
         limit $2::integer`,
           [after, pageSize],
         ),
       ),
     )
-    for (const { event_id: id, causation_id: call, ...event } of rows)
-      log.push({ id, ...event, call: call ?? undefined })
+    for (const { event_id: id, stream, version, position, type, causation_id: call } of rows)
+      log.push({
+        id,
+        stream: one(stream),
+        version,
+        position,
+        type: one(type),
+        call: call === null ? undefined : one(call),
+      })
     if (rows.length < pageSize) return log
   }
 }

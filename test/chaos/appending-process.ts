@@ -44,6 +44,8 @@ export interface Pour {
   readonly kind: 'pour'
   readonly callers: number
   readonly streams: number
+  /** Of one append. */
+  readonly maxEvents: number
   readonly seed: number
 }
 
@@ -155,7 +157,11 @@ export async function perform(orders: AppendRecorder, task: Race | Storm): Promi
 }
 
 /** One caller in ten expects a version, one in ten has a key, one in ten appends to two streams, and one in fifty reads. */
-async function pour(orders: AppendRecorder, { callers, streams, seed }: Pour, goOn: () => boolean): Promise<Answer> {
+async function pour(
+  orders: AppendRecorder,
+  { callers, streams, maxEvents, seed }: Pour,
+  goOn: () => boolean,
+): Promise<Answer> {
   const errors: string[] = []
   let [stored, conflicts] = [0, 0]
   await Promise.all(
@@ -165,7 +171,7 @@ async function pour(orders: AppendRecorder, { callers, streams, seed }: Pour, go
       for (let at = 0; goOn(); at++) {
         const own = stream()
         const kind = Math.floor(random() * 10)
-        const events = times(1 + Math.floor(random() * 10), () => event)
+        const events = times(1 + Math.floor(random() * maxEvents), () => event)
         try {
           const expected = kind === 0 ? (await orders.read(own)).length : kind === 1 ? ('exists' as const) : undefined
           const key = kind === 2 ? { idempotencyKey: `${seed}-${caller}-${at}` } : {}

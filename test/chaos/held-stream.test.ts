@@ -181,11 +181,12 @@ test('a stream created while an append waits for another one is visible, also in
   const user = await connect(postgresUrl())
   for (const tx of [undefined, user]) {
     const name = freshSchema()
+    const orders = recordAppends(setup, name)
     await setup.events.append(`${name}-a`, one)
     await holder.query('begin')
     await holder.query(`select from "${schema}".streams where stream = $1 for update`, [`${name}-a`])
     await user.query('begin')
-    const both = setup.events.appendMany(
+    const both = orders.appendMany(
       [
         { stream: `${name}-a`, events: one },
         { stream: `${name}-b`, events: one, expected: 1 },
@@ -200,6 +201,7 @@ test('a stream created while an append waits for another one is visible, also in
 
     expect((await both).map(({ version }) => version)).toEqual([2, 2])
     await user.query('commit')
+    expect(await judgeAppends(setup, [orders], { prefix: `${name}-`, hasOthers: true })).toEqual([])
   }
   await user.end()
 })

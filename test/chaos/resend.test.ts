@@ -4,6 +4,7 @@
  */
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Transaction } from '../../src/database/database.ts'
 import type { AppendOptions } from '../../src/events/append/append.ts'
 import type { AppendResult } from '../../src/events/append/send.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
@@ -271,12 +272,11 @@ test('an append aborted after it was sent ends in OutcomeUnknown with its ids', 
 
 test('a transaction cut off during its commit ends in OutcomeUnknown with the ids of its events', async () => {
   await using behind = await openBehindProxy()
-  const { proxy, store, name } = behind
+  const { proxy, store, orders, name } = behind
   const ids: string[] = []
-  const work = store.transaction(async tx => {
-    ids.push(...(await store.events.append(`${name}-old`, two, { tx })).eventIds)
-    ids.push(...(await store.events.append(`${name}-new`, one, { tx })).eventIds)
-    proxy.hold('down')
+  const work = inTransaction(behind, { [`${name}-old`]: 2, [`${name}-new`]: 1 }, (_tx, eventIds) => {
+    ids.push(...eventIds)
+    if (ids.length === 3) proxy.hold('down')
   })
   work.catch(() => {})
   await waitUntil(async () => (await storedIn({ [`${name}-new`]: 1 })) > 0, { what: 'the commit' })
@@ -284,13 +284,13 @@ test('a transaction cut off during its commit ends in OutcomeUnknown with the id
 
   await expect(work).rejects.toMatchObject({ code: 'outcome_unknown', eventIds: ids })
   expect(await store.events.has(ids[0]!)).toBe(true)
+  expect(await judgeAppends(direct, [orders], { prefix: `${name}-` })).toEqual([])
 })
 
 test('a transaction cut off before its commit is rolled back and reports the lost connection', async () => {
   await using behind = await openBehindProxy()
-  const { proxy, store, name } = behind
-  const work = store.transaction(async tx => {
-    await store.events.append(`${name}-old`, two, { tx })
+  const { proxy, orders, name } = behind
+  const work = inTransaction(behind, { [`${name}-old`]: 2 }, async tx => {
     for (const link of proxy.cutClients()) link.drop()
     await tx.query('select 1')
   })
@@ -299,8 +299,33 @@ test('a transaction cut off before its commit is rolled back and reports the los
     /connection_lost|Connection terminated/.test(`${error.code} ${error.message}`),
   )
   expect(await storedIn({ [`${name}-old`]: 4 })).toBe(0)
-  expect(await store.events.append(`${name}-old`, one)).toMatchObject({ version: 3 })
+  expect(await orders.append(`${name}-old`, one)).toMatchObject({ version: 3 })
+  expect(await judgeAppends(direct, [orders], { prefix: `${name}-` })).toEqual([])
 })
+
+/** A transaction that appends so many events to these streams, as one call of the history. */
+function inTransaction(
+  { store, orders }: Behind,
+  streams: Readonly<Record<string, number>>,
+  afterEach: (tx: Transaction, eventIds: readonly string[]) => unknown,
+): Promise<AppendResult[]> {
+  const parts = Object.entries(streams).map(([stream, events]) => ({ stream, expected: 'any' as const, events }))
+  return orders.record(parts, causationId =>
+    store.transaction(async tx => {
+      const results: AppendResult[] = []
+      for (const { stream, events } of parts) {
+        const result = await store.events.append(
+          stream,
+          times(events, () => one),
+          { tx, causationId },
+        )
+        results.push(result)
+        await afterEach(tx, result.eventIds)
+      }
+      return results
+    }),
+  )
+}
 
 /** Sends, and cuts off the client while the statement is in the proxy. */
 async function sendIntoHold<T>(

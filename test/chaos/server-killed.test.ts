@@ -194,7 +194,7 @@ async function expectOneHistory(
   // Besides conflicts, every call was answered, and none of them was refused.
   const answers = records.flatMap(({ calls }) => calls.map(({ answer }) => answer?.kind))
   expect(answers.filter(kind => kind !== 'stored' && kind !== 'conflict')).toEqual([])
-  show({ calls: answers.length, followed: tails.map(tail => tail.ids.length) })
+  show({ calls: answers.length, followed: tails.map(tail => tail.positions.length) })
 }
 
 async function asked(text: string): Promise<Record<string, unknown>> {

@@ -58,26 +58,27 @@ test('writers that expect any version all succeed, each with its own version', a
 
 test('appends of one process to one stream keep the order of their calls, also with other streams among them', async () => {
   await using two = await openTwo()
-  const [store] = two.stores
+  const [orders] = two.records as [AppendRecorder]
   const shared = (other: string, expected: number) =>
-    store.events.appendMany([
+    orders.appendMany([
       { stream: other, events: one },
       { stream: 'shared', events: one, expected },
     ])
   // The first is sent immediately and alone; those that come meanwhile are one group.
-  const first = store.events.append('z-first', one)
+  const first = orders.append('z-first', one)
   const results = await Promise.all([shared('c', 0), shared('b', 1), shared('a', 2), shared('é', 3), shared('b', 4)])
   await first
 
   expect(results.map(([, result]) => result!.version)).toEqual([1, 2, 3, 4, 5])
+  expect(await judgeAppends(two.stores[0], two.records)).toEqual([])
 })
 
 test('a conflict within a group does not affect the other appends', async () => {
   await using two = await openTwo()
-  const [store] = two.stores
-  const first = store.events.append('z-first', one)
+  const [orders] = two.records as [AppendRecorder]
+  const first = orders.append('z-first', one)
   const outcomes = await Promise.allSettled(
-    times(100, at => store.events.append(`order-${at % 10}`, one, at % 7 === 0 ? { expected: 99 } : {})),
+    times(100, at => orders.append(`order-${at % 10}`, one, at % 7 === 0 ? { expected: 99 } : {})),
   )
   await first
 
@@ -85,6 +86,7 @@ test('a conflict within a group does not affect the other appends', async () => 
   for (const outcome of outcomes)
     if (outcome.status === 'rejected')
       expect(outcome.reason).toMatchObject({ code: 'version_conflict', expected: 99, actual: expect.any(Number) })
+  expect(await judgeAppends(two.stores[0], two.records)).toEqual([])
 })
 
 if (engine !== 'pglite') {

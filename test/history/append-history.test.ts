@@ -168,7 +168,23 @@ const planted: Record<string, [history: AppendHistory, problem: string]> = {
       log: logOf('place'),
       deliveries: [{ name: 'a follower', from: 0, cursor: 1, positions: [1, 1] }],
     },
-    'a follower got 1 events again',
+    'a follower got again position 1',
+  ],
+  'a reader that gets events out of order': [
+    {
+      calls: [placed, call('pay', [11, 20], stored(2))],
+      log: logOf('place', 'pay'),
+      deliveries: [{ name: 'a follower', from: 0, cursor: 2, positions: [2, 1] }],
+    },
+    'a follower got out of order position 1',
+  ],
+  'a reader that gets what is not in the log': [
+    {
+      calls: [placed],
+      log: logOf('place'),
+      deliveries: [{ name: 'a follower', from: 0, cursor: 3, positions: [1, 2, 3] }],
+    },
+    'a follower got something that is not in the log, or not for it, at position 2, and 1 more',
   ],
 }
 

@@ -2,7 +2,8 @@
  * The ordering protocol with a counter: writers draw from a row that stays locked until their commit; readers read the
  * counter, and then the events up to it.
  *
- * Promise: an event at or below the position that a reader has passed was delivered to it, or will never be visible.
+ * Promise: an event at or below the position that a reader has passed was delivered to it, or will never be visible; no two
+ * events have one position.
  *
  * Variables   counter: the committed value of the row, and the writer that has it locked · visible: the positions that are
  *             committed · of each writer: the value it has written, its positions, its savepoint · of the reader: as in
@@ -19,12 +20,15 @@ export interface CounterBounds {
   readonly writers: readonly { readonly appends: number; readonly savepoints: number }[]
 }
 
-/** Close relatives of the protocol, each of which loses events. */
+/** Close relatives of the protocol, each of which loses events, or gives one position twice. */
 export const counterMutants = [
   'drawn in a transaction of its own',
   'events are read before the counter',
   'the row is unlocked before the commit',
   'the counter and the events are committed one after the other',
+  'readers count what is drawn and not committed',
+  'the row is not locked',
+  'a rollback to a savepoint unlocks what was drawn before it',
 ] as const
 export type CounterMutant = (typeof counterMutants)[number]
 
@@ -54,7 +58,12 @@ export function counterModel({ writers }: CounterBounds, mutant?: CounterMutant)
       reader: { ...newReader },
     },
     actions: [...writers.flatMap((_, at) => writerActions(at, mutant)), ...readerActions(mutant)],
-    invariant({ visible, reader }) {
+    invariant({ visible, writers: all, reader }) {
+      let taken = visible
+      for (const { at, positions } of all) {
+        if ((taken & positions) !== 0) return `two events have position ${lowest(taken & positions)}`
+        if (at !== 'ended') taken |= positions
+      }
       const missed = visible & ~reader.delivered & upTo(reader.passed)
       return missed === 0 ? undefined : `the reader has passed position ${lowest(missed)}, and never got its event`
     },
@@ -75,7 +84,7 @@ function writerActions(number: number, mutant: CounterMutant | undefined): Actio
   const name = `writer ${number + 1}`
   const own = ({ writers }: CounterState): Writer => writers[number]!
   const isLockedByOther = ({ writers }: CounterState): boolean =>
-    writers.some((other, at) => at !== number && other.value !== null)
+    mutant !== 'the row is not locked' && writers.some((other, at) => at !== number && other.value !== null)
   const drawsApart = mutant === 'drawn in a transaction of its own'
   const unlocks = mutant === 'the row is unlocked before the commit'
   const commitsTwice = mutant === 'the counter and the events are committed one after the other'
@@ -107,7 +116,8 @@ function writerActions(number: number, mutant: CounterMutant | undefined): Actio
       can: state => own(state).at === 'idle' && own(state).savepoint !== null,
       run: state => {
         const writer = own(state)
-        writer.value = writer.savepoint!.value
+        const isUnlocked = mutant === 'a rollback to a savepoint unlocks what was drawn before it'
+        writer.value = isUnlocked ? null : writer.savepoint!.value
         writer.positions = writer.savepoint!.positions
         writer.savepoint = null
       },
@@ -145,13 +155,15 @@ function writerActions(number: number, mutant: CounterMutant | undefined): Actio
 
 function readerActions(mutant: CounterMutant | undefined): Action<CounterState>[] {
   const eventsFirst = mutant === 'events are read before the counter'
+  const seesDrawn = mutant === 'readers count what is drawn and not committed'
   return [
     {
       name: eventsFirst ? 'the reader reads the events' : 'the reader reads the counter',
       can: ({ reader }) => reader.at === 'idle',
       run: state => {
+        const drawn = seesDrawn ? state.writers.map(({ value }) => value ?? 0) : []
         if (eventsFirst) state.reader.snapshot = state.visible
-        else state.reader.counter = state.counter
+        else state.reader.counter = Math.max(state.counter, ...drawn)
         state.reader.at = 'first'
       },
     },

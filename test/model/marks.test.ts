@@ -1,10 +1,15 @@
-/** The page of the models is true: it names each mark of the code, each variable and each action, and no other ones. */
+/**
+ * The page of the models is true: its marks, with their places, are made from the code; it names each variable and each
+ * action, and no other ones.
+ */
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { readSources } from '../support/source-files.ts'
+import { expectFile } from '../schema/generated-file.ts'
+import { lineAt, readSources } from '../support/source-files.ts'
 import { appendModel } from './append-model.ts'
 import { barrierModel } from './barrier-model.ts'
 import { claimModel } from './claim-model.ts'
+import { counterModel } from './counter-model.ts'
 import { earlyModel } from './early-model.ts'
 import { joinModel } from './join-model.ts'
 import { leaseModel } from './lease-model.ts'
@@ -13,6 +18,7 @@ import { orderingModel } from './ordering-model.ts'
 const once = { failures: 1, retries: 1 }
 const models: Record<string, { initial: object; actions: readonly { name: string }[] }> = {
   Ordering: orderingModel({ writers: [{ appends: 1, savepoints: 1 }] }),
+  'Ordering with counters': counterModel({ writers: [{ appends: 1, savepoints: 1 }] }),
   'Lease, fence and checkpoint': leaseModel({ runners: 2, events: 2, moves: 1 }),
   'Claim, rescue and complete': claimModel({ ...once, executions: 2, deaths: 1, resends: 1, crashes: 1 }),
   'Executions that run before they are stored': earlyModel({
@@ -28,48 +34,78 @@ const models: Record<string, { initial: object; actions: readonly { name: string
   'The barrier of inline projections': barrierModel({ appends: [{ isStrict: true, hasCode: true }], changes: 1 }),
 }
 
-const page = readFileSync('docs/internals/models.md', 'utf8')
+const path = 'docs/internals/models.md'
+const page = readFileSync(path, 'utf8')
 const sections = new Map(
   page
     .split('\n## ')
     .slice(1)
     .map(text => [text.split('\n')[0]!, text]),
 )
-const markPattern = /\[(?:order|lease|claim|early|join|append|barrier)-\d+\]/g
+const protocols: Record<string, string> = {
+  Ordering: 'order',
+  'Ordering with counters': 'counter',
+  'Lease, fence and checkpoint': 'lease',
+  'Claim, rescue and complete': 'claim',
+  'Executions that run before they are stored': 'early',
+  'Closing of joins': 'join',
+  'An append that is sent again': 'append',
+  'The barrier of inline projections': 'barrier',
+}
+const markPattern = new RegExp(`\\[(?:${Object.values(protocols).join('|')})-\\d+\\]`, 'g')
+const sources = readSources('src')
 
-/** Where each mark of the code stands, with the name of the first function or constant after it. */
-function marksOfTheCode(): string[] {
-  return readSources('src').flatMap(({ path, text }) =>
-    [...text.matchAll(markPattern)].map(({ 0: mark, index }) => {
-      const after = text.slice(index)
-      const [, name] = /\b(?:function|const)\s+(\w+)/.exec(after)!
-      return `${mark} ${name} ${path}`
-    }),
-  )
+interface Mark {
+  readonly mark: string
+  readonly protocol: string
+  readonly number: number
+  /** The first function or constant after it. */
+  readonly name: string
+  readonly place: string
 }
 
-test('the page has each mark of the code, with the function and the file where it stands', () => {
-  const rows = [...page.matchAll(/^\| `(\[\w+-\d+\])` +\| `(\w+)` +\| `([\w./-]+)` +\|$/gm)]
-  const onThePage = rows.map(([, mark, name, path]) => `${mark} ${name} ${path}`)
+const marks: Mark[] = sources
+  .flatMap(({ path, text }) =>
+    [...text.matchAll(markPattern)].map(({ 0: mark, index }) => {
+      const [protocol, number] = mark.slice(1, -1).split('-') as [string, string]
+      const [, name] = /\b(?:function|const)\s+(\w+)/.exec(text.slice(index))!
+      return { mark, protocol, number: Number(number), name: name!, place: `${path}:${lineAt(text, index)}` }
+    }),
+  )
+  .sort((a, b) => a.number - b.number)
 
-  expect(onThePage.length).toBeGreaterThan(40)
-  expect(onThePage.sort()).toEqual(marksOfTheCode().sort())
+test('the page has each mark of the code, with its function, file and line', () => {
+  const [before, ...parts] = page.split('\n## ')
+  const renewed = parts.map(text => {
+    const own = marks.filter(({ protocol }) => protocol === protocols[text.split('\n')[0]!])
+    return text.replace(/^\| mark .*\n(?:\|.*\n)+/m, () => tableOfMarks(own))
+  })
+
+  expect(marks.length).toBeGreaterThan(40)
+  expect(Object.keys(protocols).filter(title => !sections.has(title))).toEqual([])
+  expectFile(path, [before, ...renewed].join('\n## '), 'test/model/marks')
 })
 
+function tableOfMarks(own: readonly Mark[]): string {
+  const rows = own.map(({ mark, name, place }) => [`\`${mark}\``, `\`${name}\``, `\`${place}\``])
+  const all = [['mark', 'function', 'place'], ...rows]
+  const widths = [0, 1, 2].map(at => Math.max(...all.map(row => row[at]!.length)))
+  const line = (row: readonly string[]): string =>
+    `| ${row.map((cell, at) => cell.padEnd(widths[at]!)).join(' | ')} |\n`
+  const [heading, ...others] = all.map(line)
+  return [heading, line(widths.map(width => '-'.repeat(width))), ...others].join('')
+}
+
 test('the marks of each protocol are numbered without gaps, and each is the place of an action', () => {
-  const marks = marksOfTheCode().map(line => line.split(' ')[0]!)
-  for (const protocol of new Set(marks.map(mark => mark.slice(1, mark.indexOf('-'))))) {
-    const numbers = marks.filter(mark => mark.startsWith(`[${protocol}-`)).map(mark => Number(/\d+/.exec(mark)![0]))
-    expect(
-      numbers.sort((a, b) => a - b),
-      protocol,
-    ).toEqual(numbers.map((_, at) => at + 1))
+  for (const protocol of Object.values(protocols)) {
+    const numbers = marks.filter(each => each.protocol === protocol).map(({ number }) => number)
+    expect(numbers, protocol).toEqual(numbers.map((_, at) => at + 1))
   }
 
   const used = new Set(
     [...sections.values()].flatMap(text => actionsOf(text).flatMap(([, place]) => place!.match(markPattern) ?? [])),
   )
-  expect(marks.filter(mark => !used.has(mark))).toEqual([])
+  expect(marks.filter(({ mark }) => !used.has(mark))).toEqual([])
 })
 
 test.each(Object.keys(models))('the page has each variable and each action of the model: %s', title => {
@@ -84,6 +120,14 @@ test.each(Object.keys(models))('the page has each variable and each action of th
       .map(([name]) => name)
       .sort(),
   ).toEqual(names.sort())
+})
+
+test.each(Object.keys(models))('what the variables of a model stand for has a name that the code has: %s', title => {
+  const code = sources.map(({ text }) => text).join('\n')
+  const named = tableOf(sections.get(title)!, 'variable').flatMap(([, what]) => what!.match(/(?<=`)\w+(?=[`…])/g) ?? [])
+
+  expect(named.length).toBeGreaterThan(1)
+  expect(named.filter(name => !new RegExp(`\\b${name}`).test(code))).toEqual([])
 })
 
 function actionsOf(section: string): string[][] {

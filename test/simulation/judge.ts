@@ -1,6 +1,5 @@
 /** Judges what a run has left in the database, and nothing else: appends, workflows, read models, deliveries, schedules. */
 import type { Database } from '../../src/database/database.ts'
-import type { Store } from '../../src/store.ts'
 import { judgeAppends, type RecordedAppends } from '../../src/verify/record-appends.ts'
 import { checkWorkflows, noErrors, type Query, wrongSteps } from '../chaos/workflows/check-workflows.ts'
 import { rules } from '../chaos/workflows/orders.ts'
@@ -18,7 +17,7 @@ export interface Judged {
 export async function judge({ database, schema, query, recorders, mailed, plan }: Judged): Promise<string[]> {
   const { miscounted, ...errors } = await checkWorkflows(query, rules)
   const counted = Object.entries(errors).filter(([name, n]) => n !== noErrors[name as keyof typeof errors])
-  const store = { schema: { name: schema }, transaction: database.transaction } as unknown as Store
+  const store = { schema: { name: schema }, transaction: database.transaction }
   return [
     ...counted.map(([name, n]) => `Workflows: ${n} ${name}.`),
     ...miscounted,

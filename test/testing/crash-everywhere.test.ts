@@ -1,11 +1,14 @@
+import { readFileSync } from 'node:fs'
+import { transformSync } from 'esbuild'
 import { describe, expect, test } from 'vitest'
 import { isRillflowError } from '../../src/errors.ts'
 import { defineEvents } from '../../src/events/definition.ts'
 import { crashEverywhere, recordEffects } from '../../src/testing/testing.ts'
 import { defineUndo } from '../../src/workflows/cancel/undo.ts'
-import { batch } from '../../src/workflows/emit.ts'
-import { defineHandler } from '../../src/workflows/handler.ts'
+import { batch, complete } from '../../src/workflows/emit.ts'
+import { defineHandler, type Handler } from '../../src/workflows/handler.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
+import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 
 interface ShopMap {
   OrderPlaced: { items: string[]; cents: number }
@@ -126,7 +129,68 @@ describe('a workflow that is killed at each of its points', () => {
     expect(effects.list()).toMatchObject([{ name: 'mail', data: { late: true } }])
   })
 
+  test('is killed at each of forty points, and comes to the same end each time', async () => {
+    const items = Array.from({ length: 13 }, (_, at) => `item ${at + 1}`)
+    const assemble = defineHandler('assemble', {
+      events,
+      on: 'OrderPlaced',
+      async run(event, { step, emit, executionId }) {
+        for (const item of event.data.items)
+          await step(`take ${item}`, () =>
+            effects.record('take', { item }, { idempotencyKey: `${executionId} ${item}` }),
+          )
+        return emit('OrderShipped', { carrier: 'Swift' })
+      },
+    })
+
+    const { points } = await crashEverywhere(assemble, {
+      given: events.create('OrderPlaced', { items, cents: 4200 }),
+      effects,
+    })
+
+    expect(points.length).toBeGreaterThanOrEqual(40)
+    expect(effects.list().map(({ data }) => data)).toEqual(items.map(item => ({ item })))
+  })
+
+  test.each([
+    { page: 'README.md', block: 0, names: ['ship'], data: { cents: 4200 }, ends: ['OrderShipped'] },
+    {
+      ...{ page: 'docs/tour.md', block: 'defineJoin', names: ['charge', 'pack', 'packed'] },
+      ...{ data: { cents: 4200, items: ['tea', 'cup'] }, ends: ['OrderPaid', 'OrderPacked'] },
+    },
+    { page: 'docs/tour.md', block: 'defineUndo', names: ['charge'], data: {}, undos: ['refund'], ends: [] },
+  ])(
+    'comes to the same end when it is of the handlers $names of $page',
+    async ({ page, names, data, ends, ...rest }) => {
+      const found = definitionsOf(page, rest.block, [...names, ...(rest.undos ?? [])])
+      const seen = new Set<string>()
+      const watch = defineHandler('watch', { on: '*', run: event => void seen.add(event.type) })
+
+      const { points } = await crashEverywhere(
+        names.map(name => found[name] as Handler),
+        {
+          given: { type: 'OrderPlaced', data, stream: 'order-1' } as never,
+          store: { handlers: [watch], undos: (rest.undos ?? []).map(name => found[name]) } as never,
+        },
+      )
+
+      expect(new Set(points.map(({ handler }) => handler))).toEqual(new Set(names))
+      expect([...seen]).toEqual(expect.arrayContaining(ends))
+    },
+  )
+
   test('refuses an option that it does not know', async () => {
     await expect(crashEverywhere(pack, { given: [], effect: effects } as never)).rejects.toThrow(/effects/)
   })
 })
+
+/** The definitions of a page with these names: those of its first block of code, or of the first that has this word. */
+function definitionsOf(page: string, block: number | string, names: readonly string[]): Record<string, unknown> {
+  const blocks = [...readFileSync(page, 'utf8').matchAll(/```(?:ts|js)\n(.*?)```/gs)].map(([, code]) => code!)
+  const text = typeof block === 'number' ? blocks[block]! : blocks.find(code => code.includes(`${block}(`))!
+  const [definitions] = text.split(/^(?:const|await using) store = /m) as [string]
+  const code = transformSync(definitions.replace(/^import .*$/gm, ''), { loader: 'ts' }).code
+  const library = { batch, complete, defineEvents, defineHandler, defineJoin, defineSchedule, defineUndo }
+  const make = new Function(...Object.keys(library), `${code}\nreturn { ${names.join(', ')} }`)
+  return make(...Object.values(library)) as Record<string, unknown>
+}

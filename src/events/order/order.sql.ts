@@ -110,6 +110,7 @@ export function orderedLog(names: { announce: Fragment; draw: Fragment; settle: 
           and locks.mode = 'ShareLock';
       settled := least(head, bound);
     end`
+  // [counter-2]
   const settleCounter = plpgsql({ revision: 2 })`
     create function ${names.settle}(out head bigint, out settled bigint, out timeline text, out session text)
     begin
@@ -147,6 +148,7 @@ export function drawing({ draw, source, first }: { draw: Fragment; source: Fragm
       end if;
       drawn := array(select nextval('${source}') from generate_series(1, p_count));
     end`
+  // [counter-1]
   const fromCounter = plpgsql({ revision: 1 })`
     create function ${draw}(p_count integer, out drawn bigint[])
     declare

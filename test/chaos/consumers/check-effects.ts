@@ -1,72 +1,52 @@
-/** The checker: counts each event's committed effects per consumer, and checks their order. */
-import type { RecordedEvent } from '../../../src/events/definition.ts'
+/** Effects that consumers have committed, as deliveries for the judge of histories: each event once, in order. */
+import type { Delivery } from '../../../src/verify/append-history.ts'
+import { deliveryProblems } from '../../../src/verify/check-appends.ts'
 
 export interface Effect {
   readonly consumer: string
   readonly position: number | string
 }
 
-export interface EffectErrors {
-  /** Effects that are missing, came more than once, or have no event. */
-  readonly lost: number
-  readonly repeated: number
-  readonly unknown: number
-  /** Effects after one with a higher position, of the same consumer; and of the same stream. */
-  readonly outOfOrder: number
-  readonly outOfOrderInStream: number
-}
+type Log = Parameters<typeof deliveryProblems>[1]
 
-export const noErrors: EffectErrors = { lost: 0, repeated: 0, unknown: 0, outOfOrder: 0, outOfOrderInStream: 0 }
-
-/** The effects are given in the order in which they were written. */
-export function checkEffects(
-  consumers: readonly string[],
-  events: readonly Pick<RecordedEvent, 'position' | 'stream'>[],
-  effects: readonly Effect[],
-): EffectErrors {
-  const errors = { ...noErrors }
-  const streams = new Map(events.map(event => [event.position, event.stream]))
-  for (const consumer of consumers) {
-    const positions = effects.filter(effect => effect.consumer === consumer).map(effect => Number(effect.position))
-    const seen = new Set<number>()
-    const lastOfStream = new Map<string, number>()
-    let last = -1
-    for (const position of positions) {
-      const stream = streams.get(position)
-      if (stream === undefined) {
-        errors.unknown++
-        continue
-      }
-      if (seen.has(position)) errors.repeated++
-      if (position < last) errors.outOfOrder++
-      if (position < (lastOfStream.get(stream) ?? -1)) errors.outOfOrderInStream++
-      seen.add(position)
-      lastOfStream.set(stream, position)
-      last = position
-    }
-    errors.lost += events.length - seen.size
-  }
-  return errors
+/** What is wrong with the effects, which are given in the order in which they were written. */
+export function effectProblems(consumers: readonly string[], log: Log, effects: readonly Effect[]): string[] {
+  const cursor = log.at(-1)?.position ?? 0
+  return consumers.flatMap(name =>
+    deliveryProblems({ name, from: 0, cursor, positions: positionsOf(effects, name) }, log),
+  )
 }
 
 /**
- * Whether the effects of one consumer follow the log from its beginning to its end, leaving it only for these resets, in
- * their order. Returns the first position that does not fit.
+ * The same of one consumer that was reset: its effects go from the beginning of the log to its end, and leave it only for
+ * these resets, in their order. The first run ends where it is reset, the last one at the end of the log.
  */
-export function firstUnexpected(
-  events: readonly Pick<RecordedEvent, 'position'>[],
-  positions: readonly number[],
-  resets: readonly number[],
-): number | undefined {
-  const log = events.map(event => event.position)
-  const next = new Map<number, number>()
-  for (const [at, position] of log.entries()) next.set(at === 0 ? 0 : log[at - 1]!, position)
-  const left = [...resets]
-  let cursor = 0
-  for (const position of positions) {
-    while (next.get(cursor) !== position && left.length > 0) cursor = left.shift()!
-    if (next.get(cursor) !== position) return position
-    cursor = position
+export function resetProblems(
+  { name, resets }: { readonly name: string; readonly resets: readonly number[] },
+  log: Log,
+  effects: readonly Effect[],
+): string[] {
+  const runs: number[][] = [[]]
+  for (const position of positionsOf(effects, name)) {
+    if (position <= (runs.at(-1)!.at(-1) ?? 0)) runs.push([])
+    runs.at(-1)!.push(position)
   }
-  return cursor === log.at(-1) ? undefined : cursor
+  const left = [...resets]
+  const deliveries = runs.map((positions, at): Delivery => {
+    // A reset to the place where the consumer is begins no run.
+    while (at > 0 && left.length > 1 && nextOf(log, left[0]!) !== positions[0]) left.shift()
+    const from = at === 0 ? 0 : (left.shift() ?? Number.NaN)
+    const cursor = (at === runs.length - 1 ? log.at(-1)?.position : positions.at(-1)) ?? 0
+    return { name: `${name}, run ${at + 1}`, from, cursor, positions }
+  })
+  const unasked = deliveries.filter(({ from }) => Number.isNaN(from)).map(({ name }) => `${name} was begun by no reset`)
+  return [...unasked, ...deliveries.flatMap(delivery => deliveryProblems(delivery, log))]
+}
+
+function nextOf(log: Log, after: number): number | undefined {
+  return log.find(({ position }) => position > after)?.position
+}
+
+function positionsOf(effects: readonly Effect[], name: string): number[] {
+  return effects.filter(({ consumer }) => consumer === name).map(({ position }) => Number(position))
 }

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { checkEffects, noErrors } from './check-effects.ts'
+import { effectProblems } from './check-effects.ts'
 import { deadlineMs, limitMs } from './scenario.ts'
 import { startWorker } from './worker-process.ts'
 import type { Answer } from './worker-program.ts'
@@ -35,16 +35,16 @@ test(
       await waitUntil(
         async () => {
           answer = await heir.ask({ kind: 'read' })
-          return answer.events.length > 0
+          return answer.log.length > 0
         },
         { deadlineMs, what: 'all consumers at the end of the log' },
       )
 
-      const events = answer!.events.map(({ position, stream }) => ({ position: Number(position), stream }))
-      show({ events: events.length, effects: answer!.effects.length })
-      expect(events.length).toBeGreaterThan(300)
+      const log = answer!.log
+      show({ events: log.length, effects: answer!.effects.length })
+      expect(log.length).toBeGreaterThan(300)
       expect(answer!.holds.sort()).toEqual(['stock', 'totals'])
-      expect(checkEffects(consumers, events, answer!.effects)).toEqual(noErrors)
+      expect(effectProblems(consumers, log, answer!.effects)).toEqual([])
     } finally {
       await rm(folder, { recursive: true, force: true })
     }

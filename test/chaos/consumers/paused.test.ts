@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
 import { seeded } from '../seeded-random.ts'
-import { firstUnexpected } from './check-effects.ts'
+import { resetProblems } from './check-effects.ts'
 import { deadlineMs, holding, limitMs, openScenario, type Scenario } from './scenario.ts'
 
 test(
@@ -42,13 +42,12 @@ test(
       expect(await scenario.effects({ consumer })).toBe(applied)
       await operator.ask({ kind: 'resume', consumer })
     }
-    const { events, effects } = await scenario.drain()
+    const { log, effects } = await scenario.drain()
 
-    for (const consumer of scenario.names) {
-      const positions = effects.filter(effect => effect.consumer === consumer).map(effect => Number(effect.position))
-      const own = resets.get(consumer)!
-      show({ consumer, events: events.length, effects: positions.length, resets: own.length })
-      expect(firstUnexpected(events, positions, own), `seed ${seed}, resets of ${consumer} to ${own}`).toBeUndefined()
+    for (const name of scenario.names) {
+      const own = resets.get(name)!
+      show({ name, events: log.length, resets: own.length })
+      expect(resetProblems({ name, resets: own }, log, effects), `seed ${seed}, resets to ${own}`).toEqual([])
     }
   },
   limitMs,

@@ -1,22 +1,22 @@
 /**
- * Shared by the scenarios: a store with continuous appends, workers in other processes, and a checker that counts their
- * committed effects.
+ * Shared by the scenarios: a store with continuous appends, workers in other processes, and a judge of their committed
+ * effects.
  *
  *     await using scenario = await openScenario({ consumers: 4 })
  *     const a = scenario.start({ name: 'a' })
  *     …harm…
- *     expect(await scenario.finish()).toEqual(noErrors)
+ *     expect(await scenario.finish()).toEqual([])
  */
 import type pg from 'pg'
 import { identifier } from '../../../src/database/sql.ts'
-import type { RecordedEvent } from '../../../src/events/definition.ts'
 import { openStore, type Store } from '../../../src/store.ts'
-import { type AppendRecorder, judgeAppends, recordAppends } from '../../../src/verify/record-appends.ts'
+import type { LoggedEvent } from '../../../src/verify/append-history.ts'
+import { type AppendRecorder, judgeAppends, readLog, recordAppends } from '../../../src/verify/record-appends.ts'
 import { freshSchema, postgresUrl } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { connections, long, show } from '../chaos.ts'
 import { times } from '../seeded-random.ts'
-import { checkEffects, type Effect, type EffectErrors } from './check-effects.ts'
+import { type Effect, effectProblems } from './check-effects.ts'
 import { startWorker, type Worker } from './worker-process.ts'
 import { effectsTable, type WorkerOptions } from './worker-program.ts'
 
@@ -46,10 +46,10 @@ export interface Scenario extends AsyncDisposable {
   effects(of?: { consumer?: string; worker?: string }): Promise<number>
   /** Resolves when each consumer has applied this many more events. */
   progress(events: number): Promise<void>
-  /** Stops the appends, waits until all consumers have reached the end of the log, and returns all events and effects. */
-  drain(): Promise<{ events: readonly RecordedEvent[]; effects: readonly Effect[] }>
-  /** The same, checked. */
-  finish(): Promise<EffectErrors>
+  /** Stops the appends, waits until all consumers have reached the end of the log, and returns the log and all effects. */
+  drain(): Promise<{ log: readonly LoggedEvent[]; effects: readonly Effect[] }>
+  /** The same, judged: what is wrong with them. */
+  finish(): Promise<string[]>
 }
 
 export async function openScenario(options: ScenarioOptions): Promise<Scenario> {
@@ -95,14 +95,14 @@ export async function openScenario(options: ScenarioOptions): Promise<Scenario> 
     await load.stop()
     const wrong = await judgeAppends(store, [orders], { hasOthers: true })
     if (wrong.length > 0) throw new Error(`The appends fit no order: ${wrong.join('\n\n')}`)
-    const events = await store.events.readAll().toArray()
-    const last = events.at(-1)!.position
+    const log = await readLog(store)
+    const last = log.at(-1)!.position
     await waitUntil(() => reached(last), { deadlineMs, what: `all consumers at the end of the log, ${last}` })
     const effects = await query<Effect & { worker: string }>(
       'select consumer, position::text, worker from ~effects order by n',
     )
     show(counts(effects.map(({ worker }) => worker)))
-    return { events, effects }
+    return { log, effects }
   }
 
   return {
@@ -126,10 +126,8 @@ export async function openScenario(options: ScenarioOptions): Promise<Scenario> 
     },
     drain,
     async finish() {
-      const { events, effects } = await drain()
-      const errors = checkEffects(names, events, effects)
-      show(errors)
-      return errors
+      const { log, effects } = await drain()
+      return effectProblems(names, log, effects)
     },
     async [Symbol.asyncDispose]() {
       await load.stop()

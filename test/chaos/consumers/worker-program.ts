@@ -27,6 +27,8 @@ import { watchLog } from '../../../src/events/order/watch.ts'
 import { upcasters } from '../../../src/events/read/upcast.ts'
 import { openStore, type Store } from '../../../src/store.ts'
 import { openTelemetry } from '../../../src/telemetry/telemetry.ts'
+import type { LoggedEvent } from '../../../src/verify/append-history.ts'
+import { readLog } from '../../../src/verify/record-appends.ts'
 import { times } from '../seeded-random.ts'
 import { type PausableBatches, pausableBatches } from './pausable-batches.ts'
 
@@ -68,7 +70,7 @@ export interface Answer {
   readonly ends: readonly string[]
   readonly appended: number
   /** Filled by `read`. */
-  readonly events: readonly { readonly position: string; readonly stream: string }[]
+  readonly log: readonly LoggedEvent[]
   readonly effects: readonly { readonly position: string; readonly consumer: string }[]
 }
 
@@ -155,7 +157,7 @@ async function perform(work: Work, task: Task): Promise<Answer> {
   if (task.kind === 'resume') await resume(log, [task.consumer])
   if (task.kind === 'reset') await reset(log, [task.consumer], Number(task.position))
   if ('consumer' in task) wake.changed()
-  const read = task.kind === 'read' ? await readAll(work) : { events: [], effects: [] }
+  const read = task.kind === 'read' ? await readAll(work) : { log: [], effects: [] }
   return {
     ...read,
     holds: runner.holds(),
@@ -168,13 +170,12 @@ async function perform(work: Work, task: Task): Promise<Answer> {
 }
 
 /** Empty while a consumer is not at the end. */
-async function readAll({ log, store }: Work): Promise<Pick<Answer, 'events' | 'effects'>> {
-  if ((await readStatus(log)).some(({ lag }) => lag > 0)) return { events: [], effects: [] }
-  const events = await store!.events.readAll().toArray()
+async function readAll({ log, store }: Work): Promise<Pick<Answer, 'log' | 'effects'>> {
+  if ((await readStatus(log)).some(({ lag }) => lag > 0)) return { log: [], effects: [] }
   const table = identifier(log.schema, 'effects').quoted
   const text = `select position::text, consumer from ${table} order by n`
   const effects = await store!.transaction(tx => tx.query<{ position: string; consumer: string }>(text))
-  return { events: events.map(({ position, stream }) => ({ position: position.toString(), stream })), effects }
+  return { log: await readLog(store!), effects }
 }
 
 if (process.send !== undefined && process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -6,10 +6,17 @@
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../../src/core/errors.ts'
 import { identifier } from '../../../src/database/sql.ts'
+import type { Store } from '../../../src/store.ts'
 import type { Move } from '../../../src/transfer/move/move.ts'
 import { activate, copyInto, switchOver } from '../../../src/transfer/move/move.ts'
 import { isStoreMissing, writeMovedMarker } from '../../../src/transfer/move/moved-marker.ts'
 import { withWritersStopped } from '../../../src/transfer/move/stop-writers.ts'
+import {
+  type AppendRecorder,
+  judgeAppends,
+  type RecordedAppends,
+  recordAppends,
+} from '../../../src/verify/record-appends.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
 import { totals } from '../../projections/read-models.ts'
 import { workerOf } from '../../support/run-worker.ts'
@@ -38,7 +45,7 @@ test.each(times(rounds, seed => seed))(
     const moved = await switchOver(opened.move)
     await shop.closed()
 
-    show({ ...moved, written: shop.written.length })
+    show({ ...moved, acknowledged: shop.acknowledged().count })
     expect(await judge(opened, shop)).toEqual([])
     expect(await goOn(opened, shop)).toEqual([])
   },
@@ -95,15 +102,11 @@ async function untilFound(naive: (move: Move) => Promise<void>): Promise<string[
   return []
 }
 
-interface Written {
-  readonly stream: string
-  readonly version: number
-  readonly position: number
-}
-
 interface Shop {
-  /** Acknowledged writes. */
-  readonly written: Written[]
+  /** What each client has asked for, and its answers. */
+  readonly records: readonly RecordedAppends[]
+  /** How many events are acknowledged, and the last of their positions. */
+  acknowledged(): { count: number; last: number }
   /** Answers that mean neither stored nor refused. */
   readonly surprises: unknown[]
   /** Resolves when some clients have written for a while. */
@@ -121,39 +124,45 @@ async function openForBusiness({ open, source, store }: OpenMove, seed: number):
   store.documents<Visit>('visits')
   await store.projections.register(totals())
   await store.schema.sync()
-  const written: Written[] = []
+  const records: AppendRecorder[] = []
   const surprises: unknown[] = []
   const people: Promise<void>[] = []
   for (const number of times(3, each => each)) {
     const own = await open(source)
     const visits = own.documents<Visit>('visits')
     const random = seeded(seed * 100 + number)
-    const act = async (turn: number): Promise<Written[]> => {
+    const orders = recordAppends(own as unknown as Store, `client ${number}`)
+    records.push(orders)
+    const act = async (turn: number): Promise<void> => {
       const stream = `order-${Math.floor(random() * 200)}`
       if (random() < 0.6) {
-        const burst = times(pick(random, [1, 1, 4]), each => own.events.append(`${stream}-${each}`, [placed(1), paid]))
-        const reported = await Promise.allSettled(burst)
-        const failed = reported.find(each => each.status === 'rejected')
-        written.push(
-          ...reported.flatMap((each, at) =>
-            each.status === 'fulfilled' ? [{ ...each.value, stream: `${stream}-${at}` }] : [],
-          ),
-        )
+        const burst = times(pick(random, [1, 1, 4]), each => orders.append(`${stream}-${each}`, [placed(1), paid]))
+        const failed = (await Promise.allSettled(burst)).find(each => each.status === 'rejected')
         if (failed !== undefined) throw failed.reason
-        return []
+        return
       }
-      const session = own.session()
-      session.documents(visits).put(`person-${number}-${turn}`, { at: turn })
-      session.events.append(stream, placed(1))
-      return [...(await session.save()).streams]
+      await orders.record([{ stream, expected: 'any', events: 1 }], async causationId => {
+        const session = own.session({ causationId })
+        session.documents(visits).put(`person-${number}-${turn}`, { at: turn })
+        session.events.append(stream, placed(1))
+        return [...(await session.save()).streams]
+      })
     }
-    people.push(work(act, random, { written, surprises }))
+    people.push(work(act, random, surprises))
   }
   const staff = await hire(await open(source), await open(source))
+  const acknowledged: Shop['acknowledged'] = () => {
+    const answers = records.flatMap(({ calls }) => calls.map(({ answer }) => answer))
+    const positions = answers.flatMap(each =>
+      each?.kind === 'stored' ? each.results.map(({ position }) => position) : [],
+    )
+    return { count: positions.length, last: Math.max(0, ...positions) }
+  }
   return {
-    written,
+    records,
+    acknowledged,
     surprises,
-    busy: () => waitUntil(() => written.length > 40, { what: 'business' }),
+    busy: () => waitUntil(() => acknowledged().count > 40, { what: 'business' }),
     async closed() {
       await Promise.all(people)
       await staff.dismiss()
@@ -161,14 +170,10 @@ async function openForBusiness({ open, source, store }: OpenMove, seed: number):
   }
 }
 
-async function work(
-  act: (turn: number) => Promise<Written[]>,
-  random: Random,
-  { written, surprises }: Pick<Shop, 'written' | 'surprises'>,
-): Promise<void> {
+async function work(act: (turn: number) => Promise<void>, random: Random, surprises: unknown[]): Promise<void> {
   for (let turn = 0; ; turn++) {
     try {
-      written.push(...(await act(turn)))
+      await act(turn)
       await pause(random, 40)
     } catch (error) {
       if (isStoreMissing(error)) return
@@ -193,28 +198,22 @@ async function hire(first: OpenMove['store'], second: OpenMove['store']): Promis
   }
 }
 
-/** The faults found, as sentences. */
-async function judge({ move, source, target }: OpenMove, { written, surprises }: Shop): Promise<string[]> {
+/** The faults found, as sentences: the tables are the same, and the appends of all clients fit the log of the target. */
+async function judge({ move, source, target }: OpenMove, { records, surprises }: Shop): Promise<string[]> {
   const faults = surprises.map(surprise => `surprise: ${surprise}`)
   const [before, after] = [await contentsOf(source, move.retired), await contentsOf(target, move.target.schema)]
   for (const table of new Set([...Object.keys(before), ...Object.keys(after)]))
     if (JSON.stringify(before[table]) !== JSON.stringify(after[table])) faults.push(`table ${table} differs`)
-  const events = await target.query<Written>(
-    move.target.schema,
-    'select stream, version::integer, position from ~events',
-  )
-  const stored = new Map(events.map(event => [`${event.stream} ${event.version}`, event.position]))
-  if (stored.size !== events.length) faults.push('events are doubled')
-  for (const { stream, version, position } of written)
-    if (stored.get(`${stream} ${version}`) !== position) faults.push(`${stream} ${version} at ${position} is lost`)
-  return faults
+  // A store could not be opened there: it would find the sequence behind.
+  const log = { schema: { name: move.target.schema }, transaction: target.database.transaction }
+  return [...faults, ...(await judgeAppends(log, records, { prefix: 'order-' }))]
 }
 
 /** On the target: all begun work completes there, and positions continue upwards. */
-async function goOn({ target, open, move }: OpenMove, { written }: Shop): Promise<string[]> {
+async function goOn({ target, open, move }: OpenMove, { acknowledged }: Shop): Promise<string[]> {
   const faults: string[] = []
   const [first, second] = [await open(target), await open(target)]
-  const last = written.reduce((max, { position }) => (position > max ? position : max), 0)
+  const { last } = acknowledged()
   const { position } = await first.events.append('order-after', [placed(1), paid])
   if (position <= last) faults.push(`position ${position} comes after ${last}`)
   const staff = await hire(first, second)

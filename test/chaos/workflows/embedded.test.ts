@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { identifier } from '../../../src/database/sql.ts'
 import { openStore } from '../../../src/store.ts'
+import { judgeAppends } from '../../../src/verify/record-appends.ts'
 import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
@@ -68,6 +69,7 @@ test(
       expect(published.filter(order => !stored.has(order))).toEqual([])
       expect({ seed, ...errors }).toEqual({ seed, ...noErrors })
       expect(await wrongSteps(query)).toEqual([])
+      expect(await judgeAppends(store, [], { hasOthers: true })).toEqual([])
     } finally {
       await rm(folder, { recursive: true, force: true })
     }

@@ -3,6 +3,7 @@
  * their work. Whatever happens, the events of a workflow have their effects once, in order.
  */
 import { expect, test } from 'vitest'
+import { judgeAppends } from '../../../src/verify/record-appends.ts'
 import { complete } from '../../../src/workflows/emit.ts'
 import { NonRetryable } from '../../../src/workflows/errors.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
@@ -49,6 +50,7 @@ test(
 
     show({ seed, published, ...late, processes: workers.alive.length })
     expect({ seed, errors, wrong: [...wrong] }).toEqual({ seed, errors: noErrors, wrong: [] })
+    expect(await judgeAppends(shop.store, [], { hasOthers: true })).toEqual([])
     expect(late.accepted).toBe(0)
     expect(late.refused).toBeGreaterThan(0)
   },

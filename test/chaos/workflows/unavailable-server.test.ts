@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { deferred } from '../../../src/core/abort.ts'
 import { openStore } from '../../../src/store.ts'
+import { judgeAppends } from '../../../src/verify/record-appends.ts'
 import { complete } from '../../../src/workflows/emit.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
 import { freshSchema } from '../../support/engines.ts'
@@ -84,6 +85,7 @@ test.each(['stopped', 'killed'] as const)(
       const emitted = (await store.events.readAll({ correlationId: flow.correlationId }).toArray()).map(e => e.type)
       expect(emitted.sort()).toEqual(['OrderPaid', 'OrderPlaced', 'OrderShipped'])
     }
+    expect(await judgeAppends(store, [], { hasOthers: true })).toEqual([])
   },
   long ? 600_000 : 180_000,
 )
