@@ -1,4 +1,5 @@
 /** Checks the work of handlers: whether there is a worker that can do it, and whether anything is stuck. */
+import { once } from '../../core/abort.ts'
 import { counted } from '../../core/counted.ts'
 import type { Log } from '../../events/log.ts'
 import { listHandlers } from '../../workflows/insight/handlers.ts'
@@ -6,12 +7,14 @@ import { readLostWorkers, readParkedLanes } from '../../workflows/insight/queues
 import type { Check } from './doctor.ts'
 
 export function checkWorkflows(log: Log): Check[] {
+  // Two checks look at the same: counting all open executions twice would double their cost.
+  const readHandlers = once(() => listHandlers(log, { limit: 10_000 }))
   return [
     {
       name: 'workflows.without_code',
       ok: 'Every handler that has open executions has a worker with its code.',
       async find() {
-        const { items: handlers } = await listHandlers(log, { limit: 10_000 })
+        const { items: handlers } = await readHandlers()
         return handlers.flatMap(({ handler, version, workers, open }) => {
           const count = Object.values(open).reduce((sum, each) => sum + each, 0)
           if (workers > 0 || count === 0) return []
@@ -39,7 +42,7 @@ export function checkWorkflows(log: Log): Check[] {
       name: 'workflows.parked',
       ok: 'No execution is parked.',
       async find() {
-        const { items: handlers } = await listHandlers(log, { limit: 10_000 })
+        const { items: handlers } = await readHandlers()
         return handlers.flatMap(({ handler, version, open }) => {
           if (open.parked === 0) return []
           return {
