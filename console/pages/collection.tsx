@@ -5,40 +5,78 @@ import { useRoute } from 'preact-iso'
 import { request } from '../api/api.ts'
 import { pageUrl } from '../api/place.ts'
 import { refusalOf, useReading } from '../api/reading.ts'
+import type { AnswerOf } from '../api/routes.ts'
 import { OneLine } from '../json/view.tsx'
-import { Code } from '../parts/copy.tsx'
+import { Code, copyText } from '../parts/copy.tsx'
 import { Cost } from '../parts/cost.tsx'
 import { Icon, Shape } from '../parts/icon.tsx'
 import { faultOf } from '../parts/json-field.tsx'
 import { Ago, Button, Head, Panel } from '../parts/parts.tsx'
 import { Empty, Show } from '../parts/reading.tsx'
-import { Table } from '../parts/table.tsx'
+import { type Column, Table } from '../parts/table.tsx'
 import { useAddress, useWhere } from '../shell/where.ts'
+import { FilterBuilder } from './filter-builder.tsx'
+import { download } from './stream-export.ts'
 
 export function CollectionPage() {
   const name = useRoute().params.name ?? ''
   useWhere({ label: 'Documents', path: '/documents' }, { label: name })
   const address = useAddress()
-  const { filter, after } = address.query
+  const { filter, after, paths, deleted } = address.query
   const fault = filter === undefined ? undefined : faultOf(filter)
   const asked = filter === undefined || fault !== undefined ? undefined : (JSON.parse(filter) as unknown)
   const documents = useReading('POST /collections/:name/query', {
     parameters: { name },
-    body: { ...(asked !== undefined && { filter: asked }), ...(after !== undefined && { after }), limit: 100 },
+    body: {
+      ...(asked !== undefined && { filter: asked }),
+      ...(after !== undefined && { after }),
+      ...(deleted !== undefined && { includeDeleted: true }),
+      limit: 100,
+    },
   })
+  const collections = useReading('GET /collections', { query: { limit: 500 } })
+  const isProjection = collections.data?.items.find(each => each.name === name)?.isProjection === true
+  const rows = documents.data?.items ?? []
   const url = (id: string): string => pageUrl(`/documents/${encodeURIComponent(name)}/${encodeURIComponent(id)}`)
   return (
     <div class="page">
       <Head title={name} sub="documents by id">
-        <a class="btn btn-bare" href={pageUrl(`/projections/${encodeURIComponent(name)}`)}>
-          Its projection <Icon name="right" />
-        </a>
+        {isProjection && (
+          <a class="btn btn-bare" href={pageUrl(`/projections/${encodeURIComponent(name)}`)}>
+            Its projection <Icon name="right" />
+          </a>
+        )}
+        <Button
+          refused={rows.length === 0 ? 'there is nothing to export' : undefined}
+          onClick={() => exportPage(name, rows)}
+        >
+          Export the page
+        </Button>
       </Head>
       <FilterForm
         name={name}
         initial={filter ?? ''}
         onFilter={text => address.push({ filter: text === '' ? undefined : text, after: undefined })}
       />
+      <div class="shown-paths">
+        <label for="paths">Columns</label>
+        <input
+          id="paths"
+          class="input mono"
+          placeholder="all in one, or paths: name, address.city"
+          value={paths ?? ''}
+          spellcheck={false}
+          onChange={event => address.replace({ paths: event.currentTarget.value.trim() || undefined })}
+        />
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={deleted !== undefined}
+            onChange={event => address.push({ deleted: event.currentTarget.checked ? 1 : undefined, after: undefined })}
+          />
+          Deleted ones, too
+        </label>
+      </div>
       <section class="panel">
         <Show of={documents} rows={10}>
           {({ items, next }) =>
@@ -69,7 +107,7 @@ export function CollectionPage() {
                       title: each => each.id,
                     },
                     { head: 'Version', class: 'w-72 num', cellClass: 'dim c-now', cell: each => each.version },
-                    { head: 'Data', cellClass: 'oneline c-msg', cell: each => <OneLine value={each.data} /> },
+                    ...dataColumns(paths),
                     { head: 'Changed', class: 'w-96', cellClass: 'dim', cell: each => <Ago at={each.updatedAt} /> },
                   ]}
                 />
@@ -95,6 +133,47 @@ export function CollectionPage() {
       <Cost of={[documents]} />
     </div>
   )
+}
+
+type Shown = AnswerOf<'POST /collections/:name/query'>['items'][number]
+
+/** The paths that the address names, each a column; without any, the document on one line. */
+function dataColumns(paths: string | undefined): Column<Shown>[] {
+  const chosen = (paths ?? '').split(',').flatMap(path => path.trim() || [])
+  if (chosen.length === 0)
+    return [
+      {
+        head: 'Data',
+        cellClass: 'oneline c-msg',
+        cell: each =>
+          each.deletedAt === undefined ? <OneLine value={each.data} /> : <span class="faint">deleted</span>,
+      },
+    ]
+  return chosen.map(path => ({
+    head: path,
+    cellClass: 'oneline c-msg',
+    cell: each => {
+      const value = valueAt(each.data, path)
+      if (value === undefined) return <span class="faint">–</span>
+      return typeof value === 'object' && value !== null ? <OneLine value={value} /> : String(value)
+    },
+  }))
+}
+
+function valueAt(data: unknown, path: string): unknown {
+  return path
+    .split('.')
+    .reduce<unknown>((value, part) => (value as Record<string, unknown> | null | undefined)?.[part], data)
+}
+
+function exportPage(name: string, rows: readonly Shown[]): void {
+  download(`${name}.ndjson`, `${rows.map(each => JSON.stringify(each)).join('\n')}\n`)
+}
+
+/** The same query in a program. */
+function asCode(name: string, filter: string): string {
+  const where = filter.trim() === '' ? '' : `\n  .where(filterFrom(${filter.trim()}))`
+  return `const page = await store.documents('${name}')\n  .query()${where}\n  .page({ limit: 100 })`
 }
 
 function FilterForm({ name, initial, onFilter }: { name: string; initial: string; onFilter: (text: string) => void }) {
@@ -127,7 +206,7 @@ function FilterForm({ name, initial, onFilter }: { name: string; initial: string
           class="mono"
           aria-label="Filter"
           aria-invalid={fault !== undefined}
-          placeholder='{ "status": "shipped", "cents": { "gt": 1000 } }'
+          placeholder='{ "status": "shipped", "cents": { "$gt": 1000 } }'
           value={text}
           spellcheck={false}
           onInput={event => setText(event.currentTarget.value)}
@@ -137,6 +216,9 @@ function FilterForm({ name, initial, onFilter }: { name: string; initial: string
             <Shape name="failed" /> {fault}
           </span>
         )}
+        <Button small kind="bare" refused={fault} onClick={() => copyText(asCode(name, text))}>
+          TypeScript
+        </Button>
         <Button small kind="bare" refused={fault} onClick={() => void explain()}>
           Explain
         </Button>
@@ -144,6 +226,7 @@ function FilterForm({ name, initial, onFilter }: { name: string; initial: string
           Filter
         </Button>
       </form>
+      <FilterBuilder text={text} onText={setText} />
       {plan !== undefined && (
         <Panel
           title="Plan"

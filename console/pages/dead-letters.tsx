@@ -34,8 +34,8 @@ const states = [
 export function DeadLettersPage() {
   useWhere({ label: 'Dead letters' })
   const address = useAddress()
-  const { state = 'open', of, open, group: chosenGroup } = address.query
-  const list = useReading('GET /dead-letters', { query: { state, of, limit: 500 } })
+  const { state = 'open', of, workflow, open, group: chosenGroup } = address.query
+  const list = useReading('GET /dead-letters', { query: { state, of, correlationId: workflow, limit: 500 } })
   const refresh = useThrottled(list.reload, 1500)
   useFeed(['deadLetters'], refresh)
   const groups = useMemo(() => groupsOf(list.data?.items ?? []), [list.data])
@@ -69,14 +69,17 @@ export function DeadLettersPage() {
               }
             />
           </div>
-          {of !== undefined && (
-            <span class="term fit">
-              <b>of:</b>
-              <span>{of}</span>
-              <a class="term-x" href={address.with({ of: undefined })} aria-label="Remove of">
-                <Icon name="close" />
-              </a>
-            </span>
+          {Object.entries({ of, workflow }).map(
+            ([key, value]) =>
+              value !== undefined && (
+                <span class="term fit" key={key}>
+                  <b>{key}:</b>
+                  <span class="cut">{value}</span>
+                  <a class="term-x" href={address.with({ [key]: undefined })} aria-label={`Remove ${key}`}>
+                    <Icon name="close" />
+                  </a>
+                </span>
+              ),
           )}
         </header>
         <Show of={list} rows={8}>

@@ -10,7 +10,7 @@ export interface ShownError {
 
 export function ErrorView({ error }: { error: ShownError }) {
   const frames = framesOf(error.stack)
-  const own = frames.filter(frame => !/node:internal|node_modules|\/dist\/(?:chunks|cli|index)|new Promise/.test(frame))
+  const own = frames.filter(frame => !/\(?node:|node_modules|\/dist\/(?:chunks|cli|index)|new Promise/.test(frame))
   const hidden = frames.length - own.length
   const cause = error.cause as ShownError | undefined
   return (

@@ -12,13 +12,21 @@ import { Button, Facts, Id, Tabs } from '../parts/parts.tsx'
 import { Show } from '../parts/reading.tsx'
 import type { Address } from '../shell/where.ts'
 import { Effects } from './effects.tsx'
+import { SeenBy } from './stream-readers.tsx'
 
 const Why = later(() => import('./why.tsx').then(module => module.WhyPanel))
 
 type Shown = AnswerOf<'GET /events/:id'>
-type Tab = 'event' | 'effects' | 'headers' | 'why'
+type Tab = 'event' | 'effects' | 'headers' | 'stored' | 'why'
 
-export function EventInspector({ id, address }: { id: string; address: Address }) {
+interface InspectorProps {
+  id: string
+  address: Address
+  /** Goes to the event before it in the list, or to the next. */
+  onStep: (by: number) => void
+}
+
+export function EventInspector({ id, address, onStep }: InspectorProps) {
   const event = useReading('GET /events/:id', { parameters: { id }, query: { raw: 1 } })
   const tab = (address.query.tab ?? 'event') as Tab
   const close = (): void => address.replace({ open: undefined, tab: undefined })
@@ -30,6 +38,8 @@ export function EventInspector({ id, address }: { id: string; address: Address }
           <span class="title cut">{shown?.type ?? ''}</span>
           <span class="mono dim">{shown === undefined ? '' : `#${shown.position}`}</span>
           <span class="push actions">
+            <Button kind="bare" small icon="up" label="Event above" onClick={() => onStep(-1)} />
+            <Button kind="bare" small icon="down" label="Event below" onClick={() => onStep(1)} />
             <Button kind="bare" small icon="close" label="Close" onClick={close} />
           </span>
         </div>
@@ -45,6 +55,7 @@ export function EventInspector({ id, address }: { id: string; address: Address }
           { value: 'event', label: 'Event' },
           { value: 'effects', label: 'Effects' },
           { value: 'headers', label: 'Headers', count: Object.keys(shown?.headers ?? {}).length },
+          { value: 'stored', label: 'As stored' },
           { value: 'why', label: 'Why not processed?' },
         ]}
       />
@@ -69,6 +80,7 @@ function TabOf({ tab, event }: { tab: Tab; event: Shown }): ComponentChildren {
         <Effects event={event} />
       </section>
     )
+  if (tab === 'stored') return <AsStored event={event} />
   if (tab === 'why') return <Why event={event} />
   return (
     <>
@@ -93,12 +105,50 @@ function TabOf({ tab, event }: { tab: Tab; event: Shown }): ComponentChildren {
         <h2>What it caused</h2>
         <Effects event={event} />
       </section>
+      <section class="flush">
+        <h2>Seen by</h2>
+        <SeenBy position={event.position} />
+      </section>
     </>
+  )
+}
+
+/** Its JSON before it is upcast, and the shapes that it goes through until readers see it. */
+function AsStored({ event: { stored, headers } }: { event: Shown }) {
+  if (stored === undefined)
+    return (
+      <section>
+        <p class="dim">Some of its data is hidden from this session, so its text is, too.</p>
+      </section>
+    )
+  return (
+    <section>
+      <h2>
+        As it is stored <span class="faint mini light push">schema {stored.schemaVersion}</span>
+      </h2>
+      <JsonView value={stored.data} text={stored.data} />
+      <p class="dim">
+        {stored.shapes.length < 2
+          ? 'It is read as it is stored.'
+          : `Readers see it as ${stored.shapes.map(each => `${each.type}, schema ${each.schemaVersion}`).join(' → ')}.`}
+      </p>
+      {Object.keys(headers).length > 0 && stored.headers !== undefined && (
+        <>
+          <h2>Headers</h2>
+          <JsonView value={headers} text={stored.headers} />
+        </>
+      )}
+    </section>
   )
 }
 
 function EventFacts({ event }: { event: Shown }) {
   const { stream, version, correlationId, causationId, userId } = event
+  const around = useReading('GET /streams/:stream/events', {
+    parameters: { stream },
+    query: { from: Math.max(1, version - 1), to: version + 1 },
+  })
+  const neighbours = around.data?.items.filter(each => each.version !== version) ?? []
   return (
     <Facts
       facts={[
@@ -112,6 +162,20 @@ function EventFacts({ event }: { event: Shown }) {
           </span>,
           'mono',
         ],
+        neighbours.length === 0
+          ? undefined
+          : [
+              'Around it',
+              <span class="around">
+                {neighbours.map(each => (
+                  <a key={each.id} class="link" href={pageUrl('/events', { open: each.id })}>
+                    {each.version < version ? '← ' : ''}
+                    {each.type}
+                    {each.version > version ? ' →' : ''}
+                  </a>
+                ))}
+              </span>,
+            ],
         ['Event', <Id id={event.id} label="event id" />, 'mono'],
         [
           'Workflow',

@@ -70,7 +70,8 @@ export function useEventList(query: EventQuery): EventList {
   }, [asked, round, feedRound])
 
   const known = state.events[0]?.position ?? 0
-  const { since: _, until, userId, ...filter } = query
+  const { since: _, until, userId, headers, ...filter } = query
+  const wanted = useMemo(() => Object.entries(JSON.parse(headers ?? '{}') as Record<string, unknown>), [headers])
   useFeed(
     ['events'],
     (topic, messages) => {
@@ -79,7 +80,10 @@ export function useEventList(query: EventQuery): EventList {
       const last = waiting.current.at(-1)?.position ?? known
       waiting.current.push(
         ...(messages as ListedEvent[]).filter(
-          event => event.position > last && (userId === undefined || event.userId === userId),
+          event =>
+            event.position > last &&
+            (userId === undefined || event.userId === userId) &&
+            wanted.every(([name, value]) => event.headers[name] === value),
         ),
       )
       if (waiting.current.length > maxFresh) return setRound(old => old + 1)

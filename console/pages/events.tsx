@@ -1,5 +1,5 @@
 /** The log, newest first: live, filtered, with an inspector that has its own address. */
-import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { useCallback, useEffect, useMemo, useRef } from 'preact/hooks'
 import { refusedFor, request } from '../api/api.ts'
 import { pageUrl } from '../api/place.ts'
 import { useReading } from '../api/reading.ts'
@@ -19,24 +19,24 @@ import { EventInspector } from './event-inspector.tsx'
 import { type EventList, type ListedEvent, useEventList } from './event-list.ts'
 import { Histogram } from './histogram.tsx'
 
-const keys = ['type', 'stream', 'category', 'workflow', 'user', 'since', 'until'] as const
+const keys = ['type', 'stream', 'category', 'workflow', 'user', 'header', 'since', 'until'] as const
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
 export function EventsPage() {
   useWhere({ label: 'Events' })
   const address = useAddress()
-  const { type, stream, category, workflow, user, since, until, open, do: composing } = address.query
+  const { type, stream, category, workflow, user, header, since, until, open, do: composing } = address.query
   const query = useMemo(
     () => ({
       ...{ types: type, stream, category, correlationId: workflow, userId: user },
-      ...{ since: timeOf(since), until: timeOf(until) },
+      ...{ headers: headersOf(header), since: timeOf(since), until: timeOf(until) },
     }),
-    [type, stream, category, workflow, user, since, until],
+    [type, stream, category, workflow, user, header, since, until],
   )
   const list = useEventList(query)
   const types = useReading('GET /events/types')
   const suggestions = useMemo(() => ({ type: types.data?.items.map(each => each.type) ?? [] }), [types.data])
-  useRows(list, address)
+  const step = useRows(list, address)
   return (
     <div
       class={
@@ -52,7 +52,7 @@ export function EventsPage() {
             keys={keys}
             values={address.query}
             suggestions={suggestions}
-            placeholder="type: stream: workflow: user: since: #position"
+            placeholder="type: stream: user: header.name: since: #position"
             onChange={change => address.push(change)}
             onText={text => void find(text, address, suggestions.type)}
           />
@@ -80,7 +80,7 @@ export function EventsPage() {
           {list.fresh > 0 ? plural(list.fresh - (list.fresh % 5), 'new event') : ''}
         </span>
       </div>
-      {open !== undefined && composing === undefined && <EventInspector id={open} address={address} />}
+      {open !== undefined && composing === undefined && <EventInspector id={open} address={address} onStep={step} />}
       {composing !== undefined && types.data !== undefined && <Compose address={address} types={types.data.items} />}
     </div>
   )
@@ -111,7 +111,9 @@ function Rows({ list, address }: { list: EventList; address: Address }) {
           chosen={open}
           onOpen={event => address.push({ open: event.id })}
           columns={
-            open === undefined ? columns(address) : columns(address).filter(column => column.head !== 'Workflow')
+            open === undefined
+              ? columns(address)
+              : columns(address).filter(({ head }) => head !== 'Workflow' && head !== 'User')
           }
         />
       )}
@@ -177,6 +179,13 @@ function columns(address: Address): Column<ListedEvent>[] {
     },
     { head: 'Data', cellClass: 'oneline', cell: event => <OneLine value={event.data} /> },
     {
+      head: 'User',
+      class: 'w-96 hide-narrow',
+      cellClass: 'dim hide-narrow',
+      cell: event => event.userId ?? '',
+      title: event => event.userId,
+    },
+    {
       head: 'Workflow',
       class: 'w-148 hide-narrow',
       cellClass: 'mono faint hide-narrow',
@@ -188,26 +197,28 @@ function columns(address: Address): Column<ListedEvent>[] {
 }
 
 /** j, k and Esc, in the list and inside the inspector. */
-function useRows(list: EventList, address: Address): void {
+function useRows(list: EventList, address: Address): (by: number) => void {
   const state = useRef({ list, address })
   state.current = { list, address }
+  const step = useCallback((by: number): void => {
+    const { list, address } = state.current
+    const at = list.events.findIndex(event => event.id === address.query.open)
+    const next = list.events[Math.max(0, at + by)]
+    if (next !== undefined) address.replace({ open: next.id })
+  }, [])
   useKeys(
-    useMemo(() => {
-      const step = (by: number): void => {
-        const { list, address } = state.current
-        const at = list.events.findIndex(event => event.id === address.query.open)
-        const next = list.events[Math.max(0, at + by)]
-        if (next !== undefined) address.replace({ open: next.id })
-      }
-      return {
+    useMemo(
+      () => ({
         j: () => step(1),
         k: () => step(-1),
         Escape: () =>
           state.current.address.query.open !== undefined &&
           state.current.address.replace({ open: undefined, tab: undefined }),
-      }
-    }, []),
+      }),
+      [step],
+    ),
   )
+  return step
 }
 
 function Stale({ list }: { list: EventList }) {
@@ -231,7 +242,14 @@ function Stale({ list }: { list: EventList }) {
   )
 }
 
-/** Text without a key: a position, an id, a type, or the name of a stream. */
+/** `region=eu, tier=pro` as the parameter of the route. */
+function headersOf(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined
+  const pairs = text.split(',').map(each => each.split('='))
+  return JSON.stringify(Object.fromEntries(pairs.map(([name = '', ...value]) => [name.trim(), value.join('=').trim()])))
+}
+
+/** Text without a key: a position, an id, a time, a type, or the name of a stream. */
 async function find(text: string, address: Address, types: readonly string[]): Promise<void> {
   const position = /^#?(\d+)$/.exec(text)?.[1]
   if (uuid.test(text)) return address.push({ open: text })
@@ -244,5 +262,8 @@ async function find(text: string, address: Address, types: readonly string[]): P
     }
     return
   }
+  const header = /^header\.([^:\s]+):\s*(.+)$/.exec(text)
+  if (header !== null) return address.push({ header: `${header[1]}=${header[2]}` })
+  if (/^\d{4}-\d\d-\d\d/.test(text) && timeOf(text) !== undefined) return address.push({ until: text })
   address.push(types.includes(text) ? { type: text } : { stream: text })
 }

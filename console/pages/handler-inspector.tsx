@@ -90,7 +90,14 @@ export function HandlerInspector({
         </Show>
       </section>
       <section>
-        <h2>Latest attempts</h2>
+        <h2>
+          Latest attempts{' '}
+          {(attempts.data?.items.length ?? 0) > 1 && (
+            <span class="faint mini light push">
+              ran {quantile(attempts.data?.items ?? [], 0.5)} p50, {quantile(attempts.data?.items ?? [], 0.95)} p95
+            </span>
+          )}
+        </h2>
         <Show of={attempts} rows={5}>
           {({ items }) => (
             <ul class="effects attempts">
@@ -131,7 +138,19 @@ export function HandlerInspector({
 function policyFacts(handler: Handler): [string, string][] {
   return Object.entries(handler.policy)
     .filter(([, value]) => value !== undefined && value !== null && typeof value !== 'object')
-    .map(([name, value]) => [wordsOf(name), /Ms$/.test(name) ? duration(Number(value)) : String(value)])
+    .map(([name, value]) => [wordsOf(name), /Ms$/.test(name) ? duration(Number(value)) : valueWords(value)])
+}
+
+function valueWords(value: unknown): string {
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  return String(value).replace(/([a-z])([A-Z])/g, (_, before, after) => `${before} ${after.toLowerCase()}`)
+}
+
+/** Of attempts that were run. */
+function quantile(attempts: readonly { readonly runningMs?: number | undefined }[], share: number): string {
+  const times = attempts.flatMap(({ runningMs }) => runningMs ?? []).sort((a, b) => a - b)
+  const found = times[Math.min(times.length - 1, Math.floor(times.length * share))]
+  return found === undefined ? '–' : duration(found)
 }
 
 function wordsOf(name: string): string {

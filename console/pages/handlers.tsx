@@ -120,7 +120,7 @@ function handlerColumns(reload: () => void): Column<Handler>[] {
     { head: 'Workers', class: 'w-72 num', cellClass: 'dim', cell: each => each.workers },
     {
       head: '',
-      class: 'w-112',
+      class: 'w-96 num',
       cell: each => (
         <Button
           small
@@ -160,7 +160,7 @@ function Lanes({ reading }: { reading: ReturnType<typeof useReading<'GET /lanes'
         rows={sorted}
         keyOf={each => `${each.handler} ${each.key}`}
         columns={[
-          { head: 'Handler', class: 'w-180', cellClass: 'medium c-name', cell: each => each.handler },
+          { head: 'Handler', class: 'w-148', cellClass: 'medium c-name', cell: each => each.handler },
           { head: 'Key', cellClass: 'mono c-msg', cell: each => each.key },
           {
             head: 'State',
@@ -176,7 +176,7 @@ function Lanes({ reading }: { reading: ReturnType<typeof useReading<'GET /lanes'
           { head: 'Open', class: 'w-72 num', cell: each => quantity(each.open) },
           {
             head: 'Parked for',
-            class: 'w-180',
+            class: 'w-120',
             cellClass: 'mono',
             cell: each =>
               each.parkedFor === undefined ? (
@@ -189,7 +189,7 @@ function Lanes({ reading }: { reading: ReturnType<typeof useReading<'GET /lanes'
           },
           {
             head: '',
-            class: 'w-112',
+            class: 'w-96 num',
             cell: each =>
               each.isParked && (
                 <Button small refused={refusedFor('operate')} onClick={() => void unpark(each)}>

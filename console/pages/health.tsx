@@ -1,7 +1,8 @@
 /** Health: what the doctor finds, with the way to mend it; the schema; what retention would delete. */
+import { useState } from 'preact/hooks'
 import { refusedFor } from '../api/api.ts'
 import { useReading } from '../api/reading.ts'
-import { Copy } from '../parts/copy.tsx'
+import { Code, Copy } from '../parts/copy.tsx'
 import { Cost } from '../parts/cost.tsx'
 import { ask } from '../parts/dialog.tsx'
 import { plural } from '../parts/format.ts'
@@ -52,7 +53,7 @@ function Findings({ of }: { of: ReturnType<typeof useReading<'GET /health/doctor
         {({ findings }) => {
           const order = { error: 0, warning: 1, ok: 2 }
           return (
-            <ul class="why">
+            <ul class="why calm">
               {[...findings]
                 .sort((a, b) => order[a.level] - order[b.level])
                 .map(each => (
@@ -109,6 +110,7 @@ function SchemaPanel() {
       <Show of={schema} rows={3}>
         {({ status, pending, problems }) => (
           <div class="pad stack-2">
+            {status !== 'current' && <SyncPlan />}
             {status === 'current' ? (
               <State shape="done" tone="good" word="Up to date" />
             ) : (
@@ -138,6 +140,18 @@ function SchemaPanel() {
         )}
       </Show>
     </Panel>
+  )
+}
+
+/** The steps of a sync as SQL, when it is asked for. */
+function SyncPlan() {
+  const [isOpen, setOpen] = useState(false)
+  const plan = useReading('GET /schema/plan', { when: isOpen })
+  return (
+    <details onToggle={event => setOpen(event.currentTarget.open)}>
+      <summary>The steps, as SQL</summary>
+      {isOpen && <Show of={plan}>{({ steps }) => <Code text={steps.map(each => each.sql).join(';\n\n')} />}</Show>}
+    </details>
   )
 }
 

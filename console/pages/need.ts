@@ -1,5 +1,7 @@
 /** What needs a person, as a row: its shape, its words, and the page where it is mended. */
 import type { Json, Need } from '../../src/server/api/contract.ts'
+import type { Attempt } from '../../src/workflows/insight/activity.ts'
+import { relative } from '../parts/format.ts'
 import type { ShapeName } from '../parts/icon.tsx'
 
 export type NeedNow = Json<Need>
@@ -30,12 +32,14 @@ const details: Record<NeedNow['kind'], string> = {
   heldBack: 'An open transaction has appended and is not committed.',
 }
 
-export function needLook(need: NeedNow): NeedLook {
+/** With the newest failure of the same owner, if it is among those that are known. */
+export function needLook(need: NeedNow, failures: readonly Json<Attempt>[]): NeedLook {
+  const newest = need.kind === 'deadLetters' ? failures.find(each => each.handler === need.name) : undefined
   return {
     shape: shapes[need.kind],
     tone: need.level === 'error' ? 'bad' : 'warn',
     title: need.message.replace(/"([^"]*)"/g, '$1').replace(/\.$/, ''),
-    detail: details[need.kind],
+    detail: newest?.error === undefined ? details[need.kind] : `${newest.error.message}, newest ${relative(newest.at)}`,
     href: hrefOf(need),
   }
 }

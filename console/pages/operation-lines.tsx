@@ -73,6 +73,7 @@ const titles: Record<Operation['kind'], string> = {
     move: 'Move',
   },
   syncTenants: 'Sync of all tenants',
+  cancelAll: 'Cancellation of workflows',
 }
 
 export function titleOf({ kind, target }: Pick<Operation, 'kind' | 'target'>): string {

@@ -31,15 +31,28 @@ export function OverviewCharts({ range }: { range: Taste['range'] }) {
         ]}
       />
       <Lines title="Lag, seconds" span={spans[range]} of={series} names={lagNames(series)} />
-      <Lines
-        title="Open work"
-        of={series}
-        span={spans[range]}
-        names={[
-          ['executionsOpen', 'executions'],
-          ['workflowsActive', 'workflows'],
-        ]}
-      />
+      {series.has('ranP95Ms') ? (
+        <Lines
+          title="Handler time, ms"
+          of={series}
+          span={spans[range]}
+          names={[
+            ['queuedP95Ms', 'queued p95'],
+            ['ranP95Ms', 'ran p95'],
+            ['ranP50Ms', 'ran p50'],
+          ]}
+        />
+      ) : (
+        <Lines
+          title="Open work"
+          of={series}
+          span={spans[range]}
+          names={[
+            ['executionsOpen', 'executions'],
+            ['workflowsActive', 'workflows'],
+          ]}
+        />
+      )}
     </section>
   )
 }

@@ -4,7 +4,7 @@ import type { Attempt } from '../../src/workflows/insight/activity.ts'
 import { pageUrl } from '../api/place.ts'
 import { type Reading, useReading } from '../api/reading.ts'
 import { Cost } from '../parts/cost.tsx'
-import { duration, quantity, rate, relative } from '../parts/format.ts'
+import { quantity, rate, relative } from '../parts/format.ts'
 import { Icon, Shape } from '../parts/icon.tsx'
 import { At, Choose, Head, Panel } from '../parts/parts.tsx'
 import { Empty, Show } from '../parts/reading.tsx'
@@ -87,9 +87,7 @@ function Tile({ label, value, unit, href, values, tone = '1' }: TileProps) {
 function Tiles({ now }: { now: FiguresNow | undefined }) {
   const series = recent.value
   const of = (name: string): number[] => (series.get(name) ?? []).map(([, value]) => value)
-  const lag = now === undefined ? 0 : Math.max(0, ...now.consumers.map(consumer => consumer.lagSeconds))
-  const slowest = now?.consumers.find(consumer => consumer.lagSeconds === lag)?.name ?? ''
-  const [lagValue, lagUnit] = duration(lag * 1000).split(' ')
+  const heldBack = now === undefined ? 0 : now.head - now.position
   const dead = now?.deadLetters.count ?? 0
   const runners = now?.runners
   return (
@@ -97,16 +95,16 @@ function Tiles({ now }: { now: FiguresNow | undefined }) {
       <Tile label="Position" value={now && `#${now.position}`} unit="settled" href="/events" values={of('position')} />
       <Tile
         label="Events per second"
-        value={now && rate(now.eventsPerSecond ?? 0)}
+        value={now?.eventsPerSecond === undefined ? undefined : rate(now.eventsPerSecond)}
         href="/events"
         values={of('eventsPerSecond')}
       />
       <Tile
-        label="Largest lag"
-        value={now && lagValue}
-        unit={now && `${lagUnit} ${lag > 1 ? slowest : ''}`}
-        href="/projections"
-        values={of(`lagSeconds:${slowest}`)}
+        label="Held back"
+        value={now && quantity(heldBack)}
+        unit={heldBack === 1 ? 'position' : 'positions'}
+        href="/health"
+        values={of('heldBack')}
         tone="4"
       />
       <Tile
@@ -148,7 +146,7 @@ function Tiles({ now }: { now: FiguresNow | undefined }) {
   )
 }
 
-function Needs({ of }: { of: Reading<{ needs: NeedNow[] }> }) {
+function Needs({ of }: { of: Reading<{ needs: NeedNow[]; failures: Json<Attempt>[] }> }) {
   return (
     <Panel
       class="fill first-phone"
@@ -159,12 +157,12 @@ function Needs({ of }: { of: Reading<{ needs: NeedNow[] }> }) {
         {({ needs }) =>
           needs.length === 0 ? (
             <Empty title="Nothing">
-              <p>No dead letter is open, nothing is paused or far behind.</p>
+              <p>No dead letter is open, and nothing is paused, parked or far behind.</p>
             </Empty>
           ) : (
             <ul class="rows">
               {needs.map(need => {
-                const look = needLook(need)
+                const look = needLook(need, of.data?.failures ?? [])
                 return (
                   <li key={need.kind + need.name + need.message}>
                     <a class="row row-need" href={pageUrl(look.href)}>

@@ -2,26 +2,25 @@
 
 import { useMemo } from 'preact/hooks'
 import { useRoute } from 'preact-iso'
-import { refusedFor } from '../api/api.ts'
 import { pageUrl } from '../api/place.ts'
 import { type Reading, useReading } from '../api/reading.ts'
 import type { AnswerOf } from '../api/routes.ts'
 import { Chart } from '../parts/chart.tsx'
 import { Command } from '../parts/copy.tsx'
 import { Cost } from '../parts/cost.tsx'
-import { ask } from '../parts/dialog.tsx'
-import { duration, quantity, relative, time } from '../parts/format.ts'
-import { Button, Facts, Head, Panel, Tag } from '../parts/parts.tsx'
+import { duration, quantity, relative, shortId, time } from '../parts/format.ts'
+import { Facts, Head, Panel, Tag } from '../parts/parts.tsx'
 import { Empty, Failed, Show } from '../parts/reading.tsx'
-import { act } from '../shell/act.ts'
 import { recent } from '../shell/figures.ts'
 import { forecast, useSamples } from '../shell/forecast.ts'
 import { useWhere } from '../shell/where.ts'
 import { DefinitionPanel } from './consumer-definition.tsx'
-import { type Consumer, consumerLook, lagText, PauseButton, resetConsumer } from './consumer-look.tsx'
+import { type Consumer, consumerLook, lagText } from './consumer-look.tsx'
 import { ErrorView } from './error-view.tsx'
 import { RunningOperations } from './operation-lines.tsx'
+import { ProjectionActions } from './projection-actions.tsx'
 import { RehearsalPanel, RowsPanel } from './projection-rows.tsx'
+import { WaitPanel } from './wait-panel.tsx'
 
 export function ProjectionPage() {
   const name = useRoute().params.name ?? ''
@@ -50,7 +49,7 @@ export function ProjectionPage() {
         badge={found === undefined ? undefined : consumerLook(found)}
         sub={found === undefined ? undefined : <Tag>{found.kind}</Tag>}
       >
-        {found !== undefined && <Actions consumer={found} onChange={consumer.reload} />}
+        {found !== undefined && <ProjectionActions consumer={found} onChange={consumer.reload} />}
       </Head>
       {consumer.error !== undefined && <Failed reading={consumer} />}
       <RunningOperations about={name} />
@@ -65,6 +64,7 @@ export function ProjectionPage() {
         <div class="stack">
           <StatePanel of={consumer} outlook={forecast(samples)} />
           {found !== undefined && <DefinitionPanel consumer={found} />}
+          {found !== undefined && <WaitPanel name={name} head={found.head} />}
           <Panel title="In the terminal">
             <div class="pad stack-2">
               <Command line={`rillflow consumers status ${name}`} />
@@ -76,54 +76,6 @@ export function ProjectionPage() {
       </div>
       <Cost of={[consumer]} />
     </div>
-  )
-}
-
-function Actions({ consumer, onChange }: { consumer: Consumer; onChange: () => void }) {
-  const { name } = consumer
-  const isProjection = consumer.kind === 'projection'
-  const rebuild = async (): Promise<void> => {
-    const answer = await ask({
-      title: `Rebuild ${name}?`,
-      body: `A new read model is filled from ${quantity(consumer.head)} positions of the log, and takes the place of the present one when it is complete. Until then readers see the present one.`,
-      verb: `Rebuild ${name}`,
-      command: `rillflow projections rebuild ${name}`,
-    })
-    if (answer !== undefined)
-      await act('POST /projections/:name/rebuild', {
-        parameters: { name },
-        done: `The rebuild of ${name} has begun.`,
-        after: onChange,
-      })
-  }
-  const refused = consumer.isRegistered ? refusedFor('admin') : 'this process does not have its code'
-  const rehearse = (): void =>
-    void act('POST /projections/:name/rehearse', {
-      parameters: { name },
-      done: `The rehearsal of ${name} has begun. Nothing changes.`,
-      after: onChange,
-    })
-  return (
-    <>
-      <PauseButton consumer={consumer} onChange={onChange} />
-      {isProjection && (
-        <Button refused={refused} onClick={rehearse}>
-          Rehearse
-        </Button>
-      )}
-      {isProjection && (
-        <Button icon="retry" refused={refused} onClick={() => void rebuild()}>
-          Rebuild…
-        </Button>
-      )}
-      <Button
-        kind="danger"
-        refused={consumer.state === 'inline' ? 'it runs with each append' : refusedFor('admin')}
-        onClick={() => void resetConsumer(consumer, onChange, isProjection ? () => void rebuild() : undefined)}
-      >
-        Reset…
-      </Button>
-    </>
   )
 }
 
@@ -195,7 +147,7 @@ function StatePanel({ of, outlook }: { of: Reading<Described>; outlook: string |
                   'Run by',
                   each.lease === undefined ? undefined : (
                     <a class="link" href={pageUrl('/runners')}>
-                      {each.lease.owner}
+                      {shortId(each.lease.owner)}
                     </a>
                   ),
                   'mono',
@@ -203,6 +155,7 @@ function StatePanel({ of, outlook }: { of: Reading<Described>; outlook: string |
                 ['Lease', each.lease === undefined ? undefined : `${duration(each.lease.expiresInMs)} left`],
                 ['Code', each.isRegistered ? 'in this process' : 'not in this process'],
                 ['Failures', each.attempts === 0 ? 'none in a row' : `${each.attempts} in a row`],
+                each.retryInMs === undefined ? undefined : ['Next try', `in ${duration(each.retryInMs)}`],
                 [
                   'Dead letters',
                   each.deadLetters === 0 ? (

@@ -69,16 +69,17 @@ export function consumerColumns(reload: () => void): Column<Consumer>[] {
   return [
     {
       head: 'Name',
+      class: 'w-180',
       cellClass: 'medium c-name',
       cell: each => <a href={pageUrl(`/projections/${encodeURIComponent(each.name)}`)}>{each.name}</a>,
       title: each => each.name,
     },
     { head: 'Kind', class: 'w-120', cellClass: 'dim', cell: each => kinds[each.kind] ?? each.kind },
-    { head: 'State', class: 'w-180', cellClass: 'c-now', cell: each => <State {...consumerLook(each)} /> },
+    { head: 'State', class: 'w-148', cellClass: 'c-now', cell: each => <State {...consumerLook(each)} /> },
     { head: 'Checkpoint', class: 'w-96', cellClass: 'mono dim', cell: each => `#${each.checkpoint}` },
     {
       head: 'Lag',
-      class: 'w-112 num',
+      class: 'w-148 num',
       cell: each => <span class={each.lagSeconds > 60 ? 'tone-warn' : ''}>{lagText(each)}</span>,
     },
     {
@@ -108,6 +109,6 @@ export function consumerColumns(reload: () => void): Column<Consumer>[] {
       cell: each => each.lastError?.message ?? '',
       title: each => each.lastError?.message,
     },
-    { head: '', class: 'w-112', cell: each => <PauseButton small consumer={each} onChange={reload} /> },
+    { head: '', class: 'w-96 num', cell: each => <PauseButton small consumer={each} onChange={reload} /> },
   ]
 }

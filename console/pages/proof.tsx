@@ -24,35 +24,40 @@ export function Proof({ stream, projection }: { stream: string; projection: stri
   return (
     <Panel
       title="Fold again and compare"
-      sub="does the stored document follow from its events?"
       end={
         <Button small onClick={() => void check()}>
           {result === undefined ? 'Check' : 'Check again'}
         </Button>
       }
     >
-      {result !== undefined && (
-        <div class="pad stack-2">
-          {typeof result === 'string' ? (
-            <p class="err-text">{result}</p>
-          ) : result.difference.changes === 0 ? (
+      <div class="pad stack-2">
+        {result === undefined ? (
+          <p class="dim">
+            Does the stored document{' '}
+            <span class="mono">
+              {projection}/{stream}
+            </span>{' '}
+            follow from its events? A check folds them anew and compares.
+          </p>
+        ) : typeof result === 'string' ? (
+          <p class="err-text">{result}</p>
+        ) : result.difference.changes === 0 ? (
+          <State
+            shape="done"
+            tone="good"
+            word={`${projection}/${stream} is equal to the fold of its ${result.version} events.`}
+          />
+        ) : (
+          <>
             <State
-              shape="done"
-              tone="good"
-              word={`${projection}/${stream} is equal to the fold of its ${result.version} events.`}
+              shape="failed"
+              tone="bad"
+              word={`${result.difference.changes} fields differ from the fold of its events.`}
             />
-          ) : (
-            <>
-              <State
-                shape="failed"
-                tone="bad"
-                word={`${result.difference.changes} fields differ from the fold of its events.`}
-              />
-              <DiffView lines={result.difference.lines} />
-            </>
-          )}
-        </div>
-      )}
+            <DiffView lines={result.difference.lines} />
+          </>
+        )}
+      </div>
     </Panel>
   )
 }

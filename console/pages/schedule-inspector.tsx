@@ -5,7 +5,7 @@ import { useReading } from '../api/reading.ts'
 import type { AnswerOf } from '../api/routes.ts'
 import { ask } from '../parts/dialog.tsx'
 import { duration, relative, time } from '../parts/format.ts'
-import { Button, Panel, State } from '../parts/parts.tsx'
+import { Button, State } from '../parts/parts.tsx'
 import { Show } from '../parts/reading.tsx'
 import { Table } from '../parts/table.tsx'
 import { act } from '../shell/act.ts'
@@ -14,11 +14,30 @@ import type { Address } from '../shell/where.ts'
 
 export type Schedule = AnswerOf<'GET /schedules'>['items'][number]
 
-/** `every 1 s`, `0 3 * * * in Europe/Berlin`, `once at …`. */
+const days = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday']
+
+/** The common patterns in words; others as they are. */
+function cronWords(cron: string): string {
+  const [minute = '', hour = '', day, month, weekday = ''] = cron.trim().split(/\s+/)
+  const at = `${hour.padStart(2, '0')}:${minute.padStart(2, '0')}`
+  const isTime = /^\d+$/.test(minute) && /^\d+$/.test(hour)
+  if (day !== '*' || month !== '*') return cron
+  if (isTime && weekday === '*') return `every day at ${at}`
+  if (isTime && weekday === '1-5') return `on weekdays at ${at}`
+  if (isTime && /^[0-7]$/.test(weekday)) return `every ${days[Number(weekday) % 7]} at ${at}`
+  if (hour !== '*' || weekday !== '*') return cron
+  if (minute === '*') return 'every minute'
+  const every = /^\*\/(\d+)$/.exec(minute)?.[1]
+  if (every !== undefined) return `every ${every} minutes`
+  return /^\d+$/.test(minute) ? `every hour at :${minute.padStart(2, '0')}` : cron
+}
+
+/** `every 1 s`, `every day at 03:00 in Europe/Berlin`, `once at …`. */
 export function timesText(definition: object): string {
   const times = definition as { everyMs?: number; cron?: string; timeZone?: string; at?: string }
   if (times.everyMs !== undefined) return `every ${duration(times.everyMs)}`
-  if (times.cron !== undefined) return `${times.cron}${times.timeZone === undefined ? '' : ` in ${times.timeZone}`}`
+  if (times.cron !== undefined)
+    return `${cronWords(times.cron)}${times.timeZone === undefined ? '' : ` in ${times.timeZone}`}`
   return times.at === undefined ? '' : `once, at ${time(times.at)}`
 }
 
@@ -27,6 +46,26 @@ export function OutcomeState({ outcome }: { outcome: string | undefined }) {
   if (outcome === 'completed') return <State shape="done" tone="good" word="Done" />
   if (outcome === 'failed') return <State shape="failed" tone="bad" word="Failed" />
   return <State shape="none" tone="rest" word={`${outcome[0]?.toUpperCase()}${outcome.slice(1)}`} />
+}
+
+/** Its latest runs, the newest at the right. */
+function HistoryStrip({ outcomes }: { outcomes: readonly string[] }) {
+  const failed = outcomes.filter(outcome => outcome === 'failed').length
+  return (
+    <svg
+      class="slots"
+      viewBox={`0 0 ${Math.max(1, outcomes.length) * 9} 10`}
+      width={outcomes.length * 9}
+      height="10"
+      role="img"
+      aria-label={`${failed} of the latest ${outcomes.length} runs failed`}
+    >
+      {outcomes.map((outcome, index) => {
+        const look = outcome === 'completed' ? 'done' : outcome === 'failed' ? 'fail' : 'miss'
+        return <rect key={index} class={`slot ${look}`} x={index * 9 + 0.5} y="0.5" width="7" height="9" rx="1.5" />
+      })}
+    </svg>
+  )
 }
 
 export function PauseSchedule({ schedule, onChange }: { schedule: Schedule; onChange: () => void }) {
@@ -132,38 +171,42 @@ export function ScheduleInspector({
           }
         </Show>
       </section>
-      <Panel title="Runs" class="flat-panel">
+      <section class="flush">
+        <h2>Runs</h2>
         <Show of={history} rows={5}>
           {({ items }) => (
-            <Table
-              label="Runs"
-              rows={items}
-              keyOf={each => each.dueAt + each.startedAt}
-              columns={[
-                {
-                  head: 'Due',
-                  class: 'w-96',
-                  cellClass: 'mono dim',
-                  cell: each => (
-                    <a href={pageUrl(`/workflows/${encodeURIComponent(each.correlationId)}`)}>{time(each.dueAt)}</a>
-                  ),
-                },
-                {
-                  head: 'Ended as',
-                  cell: each => <OutcomeState outcome={each.outcome} />,
-                  title: each => each.error?.message,
-                },
-                {
-                  head: 'Took',
-                  class: 'w-80 num',
-                  cellClass: 'dim',
-                  cell: each => duration(Date.parse(each.endedAt) - Date.parse(each.startedAt)),
-                },
-              ]}
-            />
+            <>
+              <HistoryStrip outcomes={items.map(each => each.outcome).reverse()} />
+              <Table
+                label="Runs"
+                rows={items}
+                keyOf={each => each.dueAt + each.startedAt}
+                columns={[
+                  {
+                    head: 'Due',
+                    class: 'w-96',
+                    cellClass: 'mono dim',
+                    cell: each => (
+                      <a href={pageUrl(`/workflows/${encodeURIComponent(each.correlationId)}`)}>{time(each.dueAt)}</a>
+                    ),
+                  },
+                  {
+                    head: 'Ended as',
+                    cell: each => <OutcomeState outcome={each.outcome} />,
+                    title: each => each.error?.message,
+                  },
+                  {
+                    head: 'Took',
+                    class: 'w-80 num',
+                    cellClass: 'dim',
+                    cell: each => duration(Date.parse(each.endedAt) - Date.parse(each.startedAt)),
+                  },
+                ]}
+              />
+            </>
           )}
         </Show>
-      </Panel>
+      </section>
       <footer>
         <Button icon="play" refused={refusedFor('operate')} onClick={() => void trigger()}>
           Run now

@@ -82,6 +82,6 @@ function scheduleColumns(reload: () => void, address: Address): Column<Schedule>
     },
     { head: 'Last', class: 'w-148', cellClass: 'mono dim', cell: each => <At at={each.lastAt} /> },
     { head: 'Ended as', class: 'w-120', cell: each => <OutcomeState outcome={each.lastOutcome} /> },
-    { head: '', class: 'w-112', cell: each => <PauseSchedule schedule={each} onChange={reload} /> },
+    { head: '', class: 'w-96 num', cell: each => <PauseSchedule schedule={each} onChange={reload} /> },
   ]
 }

@@ -11,6 +11,7 @@ import type { Address } from '../shell/where.ts'
 import { BlameTable } from './blame.tsx'
 import { Proof } from './proof.tsx'
 import type { StreamEvent } from './stream-event.ts'
+import { SeenBy } from './stream-readers.tsx'
 
 interface StreamStateProps {
   stream: string
@@ -95,7 +96,7 @@ export function StreamState({ stream, events, version, address }: StreamStatePro
           <kbd>]</kbd>
         </span>
       </div>
-      {of !== undefined && <StatePanel stream={stream} of={of} version={version} address={address} />}
+      {of !== undefined && <StatePanel stream={stream} of={of} version={version} versions={events} address={address} />}
       <Panel
         title={event.type}
         sub={`#${event.position}`}
@@ -109,9 +110,18 @@ export function StreamState({ stream, events, version, address }: StreamStatePro
           <JsonView value={event.data} flat />
         </div>
       </Panel>
-      {of !== undefined && names.find(each => each.name === of)?.kind === 'projection' && (
-        <Proof stream={stream} projection={of} />
-      )}
+      <div class="side-2">
+        <Panel title={`Who has seen version ${version}`}>
+          <SeenBy position={event.position} />
+        </Panel>
+        {names
+          .filter(each => each.kind === 'projection')
+          .sort((a, b) => Number(b.name === of) - Number(a.name === of))
+          .slice(0, 1)
+          .map(each => (
+            <Proof key={each.name} stream={stream} projection={each.name} />
+          ))}
+      </div>
     </section>
   )
 }
@@ -120,19 +130,22 @@ function StatePanel({
   stream,
   of,
   version,
+  versions,
   address,
 }: {
   stream: string
   of: string
   version: number
+  versions: readonly StreamEvent[]
   address: Address
 }) {
   const parameters = { stream }
   const blamed = useReading('GET /streams/:stream/states/blame', { parameters, query: { of, version } })
   const view = address.query.view ?? 'diff'
+  const against = Number(address.query.against ?? version - 1)
   const before = useReading('GET /streams/:stream/states', {
     parameters,
-    query: { of, version: version - 1 },
+    query: { of, version: against },
     when: view === 'diff',
   })
   useKeys(
@@ -142,15 +155,36 @@ function StatePanel({
     <Panel
       title={of}
       end={
-        <LinkChoice
-          label="View"
-          value={view}
-          choices={[
-            { value: 'diff', label: `Diff to ${version - 1}` },
-            { value: 'plain', label: 'Plain' },
-          ]}
-          href={value => address.with({ view: value === 'diff' ? undefined : value })}
-        />
+        <span class="actions">
+          {view === 'diff' && versions.length > 2 && (
+            <select
+              class="input pick"
+              aria-label="Compare with"
+              value={against}
+              onChange={change => {
+                const to = Number(change.currentTarget.value)
+                address.replace({ against: to === version - 1 ? undefined : to })
+              }}
+            >
+              {[(versions[0]?.version ?? 1) - 1, ...versions.map(each => each.version)]
+                .filter(each => each !== version)
+                .map(each => (
+                  <option key={each} value={each}>
+                    version {each}
+                  </option>
+                ))}
+            </select>
+          )}
+          <LinkChoice
+            label="View"
+            value={view}
+            choices={[
+              { value: 'diff', label: `Diff to ${against}` },
+              { value: 'plain', label: 'Plain' },
+            ]}
+            href={value => address.with({ view: value === 'diff' ? undefined : value })}
+          />
+        </span>
       }
       foot="Each field names the event that made it. A click goes there."
     >

@@ -7,16 +7,20 @@ import { pageUrl } from '../api/place.ts'
 import { type Reading, useReading } from '../api/reading.ts'
 import type { AnswerOf } from '../api/routes.ts'
 import { OneLine } from '../json/view.tsx'
+import { copyText } from '../parts/copy.tsx'
 import { Cost } from '../parts/cost.tsx'
 import { ask } from '../parts/dialog.tsx'
+import { timeOf } from '../parts/filter.tsx'
 import { clockTime, duration, exactTime, plural } from '../parts/format.ts'
 import { Icon } from '../parts/icon.tsx'
 import { Button } from '../parts/parts.tsx'
 import { Empty, Show } from '../parts/reading.tsx'
 import { act } from '../shell/act.ts'
 import { useKeys } from '../shell/keys.ts'
+import { say } from '../shell/said.tsx'
 import { type Address, useAddress, useWhere } from '../shell/where.ts'
 import type { StreamEvent } from './stream-event.ts'
+import { asLines, asTest, download } from './stream-export.ts'
 import { StreamState } from './stream-state.tsx'
 
 const gapMs = 60_000
@@ -50,6 +54,7 @@ export function StreamPage() {
           </h1>
           <Summary of={described} snapshot={snapshots.data?.items[0]?.version} />
           <StreamActions stream={stream} described={described} />
+          <StreamTexts stream={stream} events={list} of={address.query.of} address={address} />
         </header>
         <Show of={events} rows={10}>
           {({ items, next }) =>
@@ -190,7 +195,48 @@ function StreamActions({
           Append…
         </a>
       )}
-      <a class="btn btn-small btn-bare push" href={logOf(stream)}>
+    </div>
+  )
+}
+
+/** Its events as text, and the version that it had at a time. */
+function StreamTexts(props: {
+  stream: string
+  events: readonly StreamEvent[]
+  of: string | undefined
+  address: Address
+}) {
+  const { stream, events, of, address } = props
+  const goTo = async (): Promise<void> => {
+    const given = await ask({
+      title: `${stream} at which time?`,
+      body: 'The page then shows the version that it had: the last event that was appended until then.',
+      verb: 'Show it',
+      field: {
+        label: 'Time',
+        hint: 'As 2026-11-19 02:23, or as an age: 10m, 2h, 3d.',
+        initial: events.at(-1)?.createdAt ?? '',
+      },
+    })
+    const at = timeOf(given)
+    if (given === undefined) return
+    if (at === undefined) return say(`${given} is not a time.`, { isBad: true })
+    const found = events.findLast(event => event.createdAt <= at)
+    if (found === undefined) return say('It had no event then.', { isBad: true })
+    address.push({ version: found.version })
+  }
+  return (
+    <div class="actions bare-actions">
+      <Button small kind="bare" onClick={() => void goTo()}>
+        State at a time…
+      </Button>
+      <Button small kind="bare" onClick={() => download(`${stream}.ndjson`, asLines(events))}>
+        NDJSON
+      </Button>
+      <Button small kind="bare" onClick={() => copyText(asTest(events, of))}>
+        Test
+      </Button>
+      <a class="btn btn-small btn-bare" href={logOf(stream)}>
         In the log <Icon name="right" />
       </a>
     </div>

@@ -6,7 +6,7 @@ import { useReading } from '../api/reading.ts'
 import type { AnswerOf } from '../api/routes.ts'
 import { Cost } from '../parts/cost.tsx'
 import { ask } from '../parts/dialog.tsx'
-import { quantity } from '../parts/format.ts'
+import { quantity, shortId } from '../parts/format.ts'
 import { Button, Head, State } from '../parts/parts.tsx'
 import { Empty, Show } from '../parts/reading.tsx'
 import { type Column, Table } from '../parts/table.tsx'
@@ -77,7 +77,7 @@ function subscriptionColumns(reload: () => void, address: Address): Column<Consu
     { head: 'Group', class: 'w-120', cellClass: 'dim', cell: each => each.group ?? '' },
     { head: 'State', class: 'w-148', cellClass: 'c-now', cell: each => <State {...consumerLook(each)} /> },
     { head: 'Checkpoint', class: 'w-96', cellClass: 'mono dim', cell: each => `#${each.checkpoint}` },
-    { head: 'Lag', class: 'w-112 num', cell: lagText },
+    { head: 'Lag', class: 'w-148 num', cell: lagText },
     {
       head: 'Dead letters',
       class: 'w-96 num',
@@ -91,7 +91,7 @@ function subscriptionColumns(reload: () => void, address: Address): Column<Consu
         ),
     },
     { head: 'Last error', cellClass: 'c-msg dim', cell: each => each.lastError?.message ?? '' },
-    { head: '', class: 'w-112', cell: each => <PauseButton small consumer={each} onChange={reload} /> },
+    { head: '', class: 'w-96 num', cell: each => <PauseButton small consumer={each} onChange={reload} /> },
   ]
 }
 
@@ -121,6 +121,40 @@ function SubscriptionInspector({
         done: `At most ${text} are in flight.`,
         after: groups.reload,
       })
+  }
+  const repartition = async (each: Group): Promise<void> => {
+    const text = await ask({
+      title: `How many partitions for ${name}?`,
+      body: 'All of them run up to one position first; then the events are spread over the new ones. Events of one key stay in their order.',
+      verb: 'Change the partitions',
+      field: { label: 'Partitions', initial: String(each.partitions.length) },
+      command: `rillflow subscriptions repartition ${name} COUNT --group ${each.group}`,
+    })
+    if (text !== undefined)
+      await act('POST /subscriptions/:name/:group/repartition', {
+        parameters: { name, group: each.group },
+        body: { partitions: Number(text) },
+        done: `The partitions of ${name} are changing.`,
+        after: groups.reload,
+      })
+  }
+  const remove = async (): Promise<void> => {
+    const answer = await ask({
+      title: `Delete ${name}${consumer.group === undefined ? '' : `, group ${consumer.group}`}?`,
+      body: 'Its checkpoint and its dead letters are deleted. Where its code still is, it begins anew with the next start. Pausing keeps them.',
+      verb: `Delete ${name}`,
+      isDanger: true,
+      name,
+      command: `rillflow consumers remove ${name}`,
+    })
+    if (answer === undefined) return
+    await act('DELETE /consumers/:name', {
+      parameters: { name },
+      body: { confirm: name, ...(consumer.group !== undefined && { group: consumer.group }) },
+      done: `${name} is deleted.`,
+      after: onChange,
+    })
+    address.replace({ open: undefined, group: undefined })
   }
   return (
     <aside class="inspector" aria-label={`Subscription ${name}`}>
@@ -161,7 +195,9 @@ function SubscriptionInspector({
               <tbody>
                 {group?.partitions.map(each => (
                   <tr key={each.consumer}>
-                    <td class="mono">{each.owner ?? <span class="faint">none</span>}</td>
+                    <td class="mono" title={each.owner}>
+                      {each.owner === undefined ? <span class="faint">none</span> : shortId(each.owner)}
+                    </td>
                     <td class="mono dim">#{each.checkpoint}</td>
                     <td class="num">{quantity(each.lag)}</td>
                     <td class="num">{quantity(each.givenBack)}</td>
@@ -176,9 +212,12 @@ function SubscriptionInspector({
         <section>
           <h2>In flight</h2>
           <p class="dim">At most {quantity(group.maxInFlight)} events that are not acknowledged.</p>
-          <div class="actions">
+          <div class="actions below">
             <Button small refused={refusedFor('admin')} onClick={() => void setLimit(group)}>
               Change the limit…
+            </Button>
+            <Button small refused={refusedFor('admin')} onClick={() => void repartition(group)}>
+              Change the partitions…
             </Button>
           </div>
         </section>
@@ -191,9 +230,12 @@ function SubscriptionInspector({
       )}
       <footer>
         <PauseButton consumer={consumer} onChange={onChange} />
-        <span class="push">
+        <span class="push actions">
           <Button kind="danger" refused={refusedFor('admin')} onClick={() => void resetConsumer(consumer, onChange)}>
             Reset…
+          </Button>
+          <Button kind="danger" refused={refusedFor('admin')} onClick={() => void remove()}>
+            Delete…
           </Button>
         </span>
       </footer>

@@ -1,5 +1,5 @@
 /** Tenants: where each is, and how it stands. The status of one costs several statements, so it is read for one at a time. */
-import { refusedFor } from '../api/api.ts'
+import { refusedFor, request } from '../api/api.ts'
 import { place } from '../api/place.ts'
 import { useReading } from '../api/reading.ts'
 import type { AnswerOf } from '../api/routes.ts'
@@ -28,6 +28,9 @@ export function TenantsPage() {
         <Head title="Tenants" sub="each with a schema of its own">
           <Button refused={refusedFor('admin')} onClick={() => void sync()}>
             Sync all
+          </Button>
+          <Button icon="plus" refused={refusedFor('admin')} onClick={() => void make(tenants.reload)}>
+            New tenant…
           </Button>
         </Head>
         <RunningOperations />
@@ -69,6 +72,22 @@ export function TenantsPage() {
       {open !== undefined && <TenantInspector tenant={open} address={address} onChange={tenants.reload} />}
     </div>
   )
+}
+
+async function make(after: () => void): Promise<void> {
+  const tenant = await ask({
+    title: 'Make a tenant',
+    body: 'It gets a schema of its own. A name that exists is brought up to date.',
+    verb: 'Make it',
+    field: { label: 'Name', hint: 'Lower case letters, digits and _.' },
+    command: 'rillflow tenants ensure NAME',
+  })
+  if (tenant !== undefined)
+    await act('POST /tenants/:tenant/ensure', {
+      parameters: { tenant: tenant.trim() },
+      done: ({ server }) => `${tenant.trim()} is there, on ${server}.`,
+      after,
+    })
 }
 
 function columns(address: Address) {
@@ -113,6 +132,26 @@ function TenantInspector({ tenant, address, onChange }: { tenant: string; addres
         after: onChange,
       })
   }
+  const move = async (): Promise<void> => {
+    const servers = await request('GET /tenants/servers', { query: { limit: 500 } })
+    const others = servers.data.items.filter(server => server !== status.data?.server)
+    const server = await ask({
+      title: `Move ${tenant} to another server?`,
+      body: `It stays in use: writers wait for a moment at the end. There ${others.length === 1 ? 'is' : 'are'} ${
+        others.length === 0 ? 'no other server' : others.join(', ')
+      }.`,
+      verb: `Move ${tenant}`,
+      field: { label: 'Server', initial: others[0] ?? '' },
+      command: `rillflow tenants move ${tenant} SERVER`,
+    })
+    if (server !== undefined)
+      await act('POST /tenants/:tenant/move', {
+        parameters: { tenant },
+        body: { server },
+        done: `${tenant} moves to ${server}.`,
+        after: onChange,
+      })
+  }
   return (
     <aside class="inspector" aria-label={`Tenant ${tenant}`}>
       <header>
@@ -146,7 +185,10 @@ function TenantInspector({ tenant, address, onChange }: { tenant: string; addres
         <Button kind="main" onClick={() => location.assign(`${place.base}/t/${encodeURIComponent(tenant)}`)}>
           Open its console
         </Button>
-        <span class="push">
+        <span class="push actions">
+          <Button refused={refusedFor('admin')} onClick={() => void move()}>
+            Move…
+          </Button>
           <Button kind="danger" refused={refusedFor('admin')} onClick={() => void drop()}>
             Drop…
           </Button>

@@ -36,7 +36,8 @@ function WorkflowVerdicts({ of }: { of: Reading<AnswerOf<'GET /workflows/:id/why
 function Verdicts({ found: { verdicts, isDone }, done }: { found: Explanation; done: string }) {
   const blocked = verdicts.filter(each => each.state === 'blocked')
   const waiting = verdicts.filter(each => each.state === 'waiting')
-  const say = isDone ? done : (blocked[0]?.message ?? waiting[0]?.message ?? 'It comes by itself.')
+  const first = blocked[0] ?? waiting[0]
+  const say = isDone ? done : first === undefined ? 'It comes by itself.' : sentence(first)
   return (
     <>
       <div class="verdict">
@@ -56,6 +57,11 @@ function Verdicts({ found: { verdicts, isDone }, done }: { found: Explanation; d
       </ul>
     </>
   )
+}
+
+/** A verdict that can be read aloud: its subject is the reader. */
+function sentence({ name, message }: Verdict): string {
+  return name === undefined ? message : `${name} ${message.replace(/^It /, '')}`
 }
 
 const looks: Record<Verdict['state'], { shape: ShapeName; tone: Tone; word: string }> = {

@@ -6,13 +6,17 @@ import { pageUrl } from '../api/place.ts'
 import { useReading } from '../api/reading.ts'
 import type { AnswerOf } from '../api/routes.ts'
 import { Cost } from '../parts/cost.tsx'
+import { FilterLine, timeOf } from '../parts/filter.tsx'
 import { duration, quantity } from '../parts/format.ts'
+import { Icon } from '../parts/icon.tsx'
 import { At, Head, LinkChoice, State } from '../parts/parts.tsx'
 import { Empty, Show } from '../parts/reading.tsx'
 import { type Column, Table } from '../parts/table.tsx'
 import { useThrottled } from '../parts/throttle.ts'
 import { figures } from '../shell/figures.ts'
 import { useAddress, useWhere } from '../shell/where.ts'
+import { CancelAll } from './cancel-all.tsx'
+import { RunningOperations } from './operation-lines.tsx'
 import { workflowLook } from './workflow-look.tsx'
 
 type Workflow = AnswerOf<'GET /workflows'>['items'][number]
@@ -33,13 +37,11 @@ const labels: Record<(typeof views)[number], string> = {
 export function WorkflowsPage() {
   useWhere({ label: 'Workflows' })
   const address = useAddress()
-  const { state = 'all', after, parent } = address.query
+  const { state = 'all', after, parent, since, until } = address.query
   const query = {
     state:
       state === 'all' ? undefined : state === 'compensating' ? 'compensating,compensated,compensationFailed' : state,
-    after,
-    parent,
-    limit: 50,
+    ...{ after, parent, since: timeOf(since), until: timeOf(until), limit: 50 },
   }
   const workflows = useReading('GET /workflows', { query })
   const stats = useReading('GET /workflows/stats', { everyMs: 10_000 })
@@ -58,6 +60,20 @@ export function WorkflowsPage() {
             ? undefined
             : `${quantity(figures.value?.workflowsActive ?? all.active)} active, ${quantity(all.settled)} settled`
         }
+      >
+        <CancelAll state={state} since={since} until={until} parent={parent} onBegun={workflows.reload} />
+        <a class="btn" href={pageUrl('/events', { do: 'publish' })}>
+          <Icon name="plus" />
+          Publish…
+        </a>
+      </Head>
+      <RunningOperations />
+      <FilterLine
+        keys={['since', 'until', 'parent']}
+        values={address.query}
+        placeholder="since: 2h   until:   parent:   or the id of a workflow"
+        onChange={change => address.push({ ...change, after: undefined })}
+        onText={text => address.go(workflowUrl(text))}
       />
       <LinkChoice
         label="State"
@@ -83,8 +99,11 @@ export function WorkflowsPage() {
                       <span class="mono">rillflow workflows publish OrderPlaced '{'{…}'}'</span>
                     </>
                   ) : (
-                    <a class="link" href={address.with({ state: undefined })}>
-                      Show all states
+                    <a
+                      class="link"
+                      href={address.with({ state: undefined, since: undefined, until: undefined, parent: undefined })}
+                    >
+                      Show all workflows
                     </a>
                   )}
                 </p>

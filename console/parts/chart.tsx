@@ -79,7 +79,11 @@ export function Chart({ title, times, series, unit = '', height = 136, spanMs }:
           ))}
         </span>
       </figcaption>
-      <div class={`plot plot-${height}`} ref={place} role="img" aria-label={`${title}: now ${spoken || 'no data'}`} />
+      <div class={`plot plot-${height}`} ref={place} role="img" aria-label={`${title}: now ${spoken || 'no data'}`}>
+        {!series.some(each => each.values.filter(value => value !== null).length > 1) && (
+          <span class="plot-empty">Measured from now on, a point every few seconds.</span>
+        )}
+      </div>
     </figure>
   )
 }

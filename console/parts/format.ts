@@ -105,11 +105,12 @@ export function exactTime(at: string | number | Date): string {
   return `${day.value.format(date)}, ${clock.value.format(date)}${milliseconds(date)}${suffix}`
 }
 
-/** "14 s ago", "41 min ago", "in 3 s". */
+/** "14 s ago", "41 min ago", "in 3 s", "now". */
 export function relative(at: string | number | Date): string {
   const ms = now.value - new Date(at).getTime()
   const size = Math.abs(ms)
-  if (size < 1000) return 'just now'
+  // The clock of a page ticks once a second, and is not that of the server.
+  if (size < 1500) return 'now'
   const text =
     size < 60_000
       ? `${Math.round(size / 1000)} s`

@@ -2,6 +2,8 @@
 import { observeWindowOffset, observeWindowRect, Virtualizer, windowScroll } from '@tanstack/virtual-core'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useReducer, useRef } from 'preact/hooks'
+import { copyJson } from '../json/view.tsx'
+import { ColumnChoice, hiddenOf } from './columns.tsx'
 
 export interface Column<T> {
   readonly head: string
@@ -27,17 +29,29 @@ interface TableProps<T> {
 
 const virtualFrom = 200
 
-export function Table<T>(props: TableProps<T>) {
-  const { label, columns, rows, chosen, keyOf, sticks } = props
+/** From so many columns on, a reader can leave some out. */
+const choosableFrom = 5
+
+export function Table<T>(all: TableProps<T>) {
+  const out = hiddenOf(all.label)
+  const choosable = all.columns.slice(1).filter(({ head }) => head !== '')
+  const columns = all.columns.filter(({ head }, index) => index === 0 || !out.includes(head))
+  const props = { ...all, columns }
+  const { label, rows, chosen, keyOf, sticks } = props
+  const hasChoice = all.columns.length >= choosableFrom
   return (
     <table class={props.class ?? ''} aria-label={label}>
       <thead class={sticks ? 'stick' : ''}>
         <tr>
-          {columns.map(column => (
-            <th key={column.head} scope="col" class={column.class ?? ''}>
-              {column.head === '' ? <span class="sr">Actions</span> : column.head}
-            </th>
-          ))}
+          {columns.map((column, index) => {
+            const isLast = hasChoice && index === columns.length - 1
+            return (
+              <th key={column.head} scope="col" class={`${column.class ?? ''} ${isLast ? 'has-columns' : ''}`}>
+                {column.head === '' ? <span class="sr">Actions</span> : column.head}
+                {isLast && <ColumnChoice table={label} columns={choosable.map(({ head }) => head)} />}
+              </th>
+            )
+          })}
         </tr>
       </thead>
       {rows.length < virtualFrom ? (
@@ -58,6 +72,9 @@ function Row<T>({ columns, row, isChosen, onOpen }: TableProps<T> & { row: T; is
     <tr
       aria-selected={isChosen ? 'true' : undefined}
       class={onOpen === undefined ? '' : 'opens'}
+      onKeyDown={event => {
+        if (event.key === 'c' && !event.ctrlKey && !event.metaKey && !event.altKey) copyJson(row)
+      }}
       onClick={event => {
         if (onOpen !== undefined && !(event.target as Element).closest('a, button, input')) onOpen(row)
       }}

@@ -54,6 +54,10 @@ function take(now: FiguresNow): void {
 function samplesOf(now: FiguresNow): [name: string, value: number | undefined][] {
   return [
     ['position', now.position],
+    ['heldBack', now.head - now.position],
+    ['queuedP95Ms', now.handlerTimes?.queuedP95Ms],
+    ['ranP50Ms', now.handlerTimes?.ranP50Ms],
+    ['ranP95Ms', now.handlerTimes?.ranP95Ms],
     ['eventsPerSecond', now.eventsPerSecond],
     ['executionsPerSecond', now.executionsPerSecond],
     ['failuresPerSecond', now.failuresPerSecond],

@@ -7,6 +7,7 @@ const keys: readonly (readonly [string, string])[] = [
   ['/', 'Filter'],
   ['j k', 'Next and previous row'],
   ['Enter', 'Open'],
+  ['c', 'Copy the row as JSON'],
   ['Esc', 'Close, back'],
   ['p', 'Pause or continue live'],
   ['[ ]', 'Version before and after'],

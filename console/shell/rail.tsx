@@ -7,7 +7,7 @@ import { capped, quantity } from '../parts/format.ts'
 import { Icon, type IconName } from '../parts/icon.tsx'
 import { figures } from './figures.ts'
 import { views } from './views.ts'
-import { ownPath, storeName } from './where.ts'
+import { ownPath, storeEngine, storeName } from './where.ts'
 
 export interface RailPage {
   readonly path: string
@@ -81,7 +81,7 @@ export function Rail() {
           <path d="M3 5.5c3 0 3 3 7 3s4-3 7-3M3 11.5c3 0 3 3 7 3s4-3 7-3" />
         </svg>
         <b class="cut">{storeName.value || 'rillflow'}</b>
-        <span class="faint cut">{place.tenant ?? ''}</span>
+        <span class="faint cut">{place.tenant ?? storeEngine.value}</span>
       </a>
       <nav aria-label="Main">
         {railGroups.map(([label, pages]) => {

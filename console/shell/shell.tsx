@@ -14,6 +14,7 @@ import { useLocation } from 'preact-iso'
 import { needsToken, request } from '../api/api.ts'
 import { feed } from '../api/live.ts'
 import { pageUrl } from '../api/place.ts'
+import { copyText } from '../parts/copy.tsx'
 import { Dialogs } from '../parts/dialog.tsx'
 import { now } from '../parts/format.ts'
 import { later } from '../parts/later.tsx'
@@ -23,9 +24,9 @@ import { listenToKeys, useKeys } from './keys.ts'
 import { Login } from './login.tsx'
 import { isPaletteOpen, openPalette } from './palette-state.ts'
 import { Rail, railGroups } from './rail.tsx'
-import { SaidLine } from './said.tsx'
+import { SaidLine, say } from './said.tsx'
 import { nextTheme } from './taste.ts'
-import { storeName } from './where.ts'
+import { storeEngine, storeName } from './where.ts'
 
 const Palette = later(() => import('./palette.tsx').then(module => module.Palette))
 const Help = later(() => import('./help.tsx').then(module => module.Help))
@@ -40,6 +41,9 @@ export function Shell({ children }: { children: ComponentChildren }) {
       'mod+k': openPalette,
       p: () => feed.togglePause(),
       t: nextTheme,
+      y: copyCommand,
+      j: () => stepRows(1),
+      k: () => stepRows(-1),
       '?': () => {
         isHelpOpen.value = true
       },
@@ -79,6 +83,23 @@ export function Shell({ children }: { children: ComponentChildren }) {
   )
 }
 
+/** The command line of what is shown: that of the inspector, or the first of the page. */
+function copyCommand(): void {
+  const line = document.querySelector('.inspector .cli code, aside.panel .cli code, main .cli code')?.textContent
+  if (line === undefined || line === null) say('This page has no command line to copy.')
+  else copyText(line)
+}
+
+/** The link of the next row takes the focus, so that Enter opens it. */
+function stepRows(by: number): void {
+  const row = document.activeElement?.closest('tbody tr')
+  const table = row?.closest('table') ?? document.querySelector('main table tbody tr a')?.closest('table')
+  const rows = [...(table?.querySelectorAll('tbody tr') ?? [])].filter(each => each.querySelector('a') !== null)
+  const next = rows[row === null || row === undefined ? 0 : rows.indexOf(row) + by]
+  next?.querySelector('a')?.focus()
+  next?.scrollIntoView({ block: 'nearest' })
+}
+
 /** Begins what lives as long as the tab. */
 function begin(): () => void {
   const clock = setInterval(() => {
@@ -88,6 +109,7 @@ function begin(): () => void {
   request('GET /')
     .then(({ data }) => {
       storeName.value = data.schema ?? 'rillflow'
+      storeEngine.value = data.engine === 'pglite' ? 'embedded' : 'PostgreSQL'
     })
     .catch(() => {})
   return () => {

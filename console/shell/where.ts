@@ -12,6 +12,7 @@ export interface Crumb {
 
 export const crumbs = signal<readonly Crumb[]>([])
 export const storeName = signal('')
+export const storeEngine = signal('')
 
 export function useWhere(...trail: Crumb[]): void {
   const text = JSON.stringify(trail)

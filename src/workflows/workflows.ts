@@ -32,6 +32,7 @@ import { checkWhole, describe } from '../core/options.ts'
 import { type AppendParts, appendIn } from '../events/append/append.ts'
 import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
 import type { LogWatch } from '../events/order/watch.ts'
+import { type CancelAllFilter, type CancelAllOptions, cancelAll } from './cancel/cancel-all.ts'
 import { ofHandlers } from './dead-letters/dead-letters.ts'
 import { type DispatcherParts, dispatcher } from './dispatch/dispatch.ts'
 import { localWorkers } from './dispatch/plain.ts'
@@ -67,6 +68,8 @@ export interface Workflows<M extends EventMap = UntypedEvents> extends Insight {
   publish<T extends keyof M & string>(type: T, data: M[T], options?: PublishOptions): Promise<Workflow<M>>
   /** The handle of a workflow, by its correlation id. */
   get(correlationId: string): Workflow<M>
+  /** Cancels all workflows that match and are not over, with the workflows that they have started. */
+  cancelAll(filter: CancelAllFilter, options?: CancelAllOptions): Promise<{ cancelled: number }>
   /** Adds handlers, joins, undos and schedules. They are stored by `sync`, by `publish` and when a runner starts. */
   register(...definitions: readonly WorkflowDefinition<EventsAccepted<M>>[]): void
   /** Stores the definitions that are registered and not stored yet: from now on their events are dispatched to them. */
@@ -190,6 +193,12 @@ export function openWorkflows<M extends EventMap>(
       return openWorkflow(handleParts, correlationId, position)
     },
     get: correlationId => openWorkflow(handleParts, correlationId),
+    cancelAll(filter, options = {}) {
+      const { signal: _, onProgress: __, ...recorded } = options
+      return parts.audit.record({ action: 'workflows.cancelAll', parameters: { ...filter, ...recorded } }, () =>
+        cancelAll(log, hints, filter, options),
+      )
+    },
     register(...definitions) {
       for (const definition of definitions) register(definition)
     },

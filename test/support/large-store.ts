@@ -114,6 +114,7 @@ export function requests(events: number): LargeRequest[] {
     { key: 'GET /streams/:stream/snapshots', path: `${stream}/snapshots` },
     { key: 'GET /consumers', path: '/consumers' },
     { key: 'GET /consumers/:name', path: '/consumers/orders' },
+    { key: 'GET /consumers/:name/wait', path: '/consumers/orders/wait?position=0' },
     { key: 'GET /projections/:name/rows', path: '/projections/sales/rows' },
     { key: 'GET /subscriptions/:name', path: '/subscriptions/mailer' },
     { key: 'GET /workflows', path: '/workflows' },

@@ -288,6 +288,7 @@ const operator: Record<string, Run> = {
   'subscriptions.setMaxInFlight': s => s.subscriptions.setMaxInFlight('mailer', 5),
   'subscriptions.repartition': s => s.subscriptions.repartition('mailer', 2),
   'workflows.get().cancel': s => s.workflows.get('w').cancel(),
+  'workflows.cancelAll': s => s.workflows.cancelAll({ parent: 'w' }),
   'workflows.handlers.pause': s => s.workflows.handlers.pause('charge'),
   'workflows.handlers.resume': s => s.workflows.handlers.resume('charge'),
   'workflows.handlers.retire': s => ending(s.workflows.handlers.retire('no-such-handler')),

@@ -4,11 +4,14 @@ import type { Json } from '../../../src/server/api/contract.ts'
 import type { TreeNode } from '../../../src/workflows/insight/tree.ts'
 import { refusedFor } from '../../api/api.ts'
 import { pageUrl } from '../../api/place.ts'
+import { useReading } from '../../api/reading.ts'
 import type { AnswerOf } from '../../api/routes.ts'
+import { JsonView } from '../../json/view.tsx'
 import { Command } from '../../parts/copy.tsx'
 import { duration, shortId, time } from '../../parts/format.ts'
 import { Shape } from '../../parts/icon.tsx'
 import { Button, toneClass } from '../../parts/parts.tsx'
+import { Show } from '../../parts/reading.tsx'
 import { act } from '../../shell/act.ts'
 import type { Address } from '../../shell/where.ts'
 import { executionLook } from '../workflow-look.tsx'
@@ -97,7 +100,11 @@ export function ExecutionPanel({ id, workflow, tree, lines, address, onChange }:
                     {line.queuedMs === undefined ? '' : `, queued ${duration(line.queuedMs)}`}
                     {line.runningMs === undefined ? '' : `, ran ${duration(line.runningMs)}`}
                   </span>
-                  {line.error !== undefined && <span class="err-text block">{line.error.message}</span>}
+                  {line.error !== undefined && (
+                    <span class="err-text block">
+                      {sameAsBefore(ended, line) ? 'the same error' : line.error.message}
+                    </span>
+                  )}
                 </span>
                 <span class="mono faint">{time(line.at)}</span>
               </li>
@@ -107,6 +114,7 @@ export function ExecutionPanel({ id, workflow, tree, lines, address, onChange }:
         </ul>
       </div>
       <Steps workflow={workflow} executionId={id} />
+      {first?.eventId !== undefined && <Payload event={first.eventId} />}
       {execution !== undefined && execution.events.length > 0 && (
         <div class="sec">
           <h3>Emitted</h3>
@@ -127,6 +135,25 @@ export function ExecutionPanel({ id, workflow, tree, lines, address, onChange }:
         <Command line={`rillflow workflows show ${workflow}`} />
       </div>
     </aside>
+  )
+}
+
+/** Of the attempts of one execution only the differences are worth reading. */
+function sameAsBefore(ended: readonly Line[], line: Line): boolean {
+  const before = ended[ended.indexOf(line) - 1]
+  return before?.error !== undefined && before.error.message === line.error?.message
+}
+
+/** The data that it was given. */
+function Payload({ event }: { event: string }) {
+  const found = useReading('GET /events/:id', { parameters: { id: event }, query: { raw: 1 } })
+  return (
+    <div class="sec">
+      <h3>Payload</h3>
+      <Show of={found} rows={3}>
+        {each => <JsonView value={each.data} text={each.stored?.data} />}
+      </Show>
+    </div>
   )
 }
 

@@ -7,14 +7,16 @@
  */
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { useRoute } from 'preact-iso'
-import { refusedFor } from '../../api/api.ts'
+import { refusedFor, request } from '../../api/api.ts'
 import { useFeed } from '../../api/live.ts'
 import { pageUrl } from '../../api/place.ts'
 import { type Reading, useReading } from '../../api/reading.ts'
 import type { AnswerOf } from '../../api/routes.ts'
+import { copyText } from '../../parts/copy.tsx'
 import { Cost } from '../../parts/cost.tsx'
 import { ask } from '../../parts/dialog.tsx'
 import { duration, plural, relative, shortId, time } from '../../parts/format.ts'
+import { Shape } from '../../parts/icon.tsx'
 import { Button, Head, LinkChoice, Panel } from '../../parts/parts.tsx'
 import { Bones, Empty, Failed } from '../../parts/reading.tsx'
 import { useThrottled } from '../../parts/throttle.ts'
@@ -25,6 +27,7 @@ import { workflowLook } from '../workflow-look.tsx'
 import { ActivityList } from './activity-list.tsx'
 import { ExecutionPanel } from './execution.tsx'
 import { Graph } from './graph-view.tsx'
+import { Joins } from './joins.tsx'
 import { type Line, present, workflowAt } from './replay.ts'
 import { ReplayBar } from './replay-bar.tsx'
 import { SignalForm } from './signal.tsx'
@@ -71,6 +74,7 @@ export function WorkflowPage() {
         onReplay={() => setMoment(moment === undefined ? 1 : undefined)}
       />
       {status.error !== undefined && <Failed reading={status} />}
+      {status.data !== undefined && <FailureNotice status={status.data} />}
       {moment !== undefined && <ReplayBar lines={lines} moment={moment} onMove={setMoment} />}
       <Panel
         class="graph"
@@ -122,6 +126,7 @@ export function WorkflowPage() {
         (!status.data.isSettled || status.data.state === 'waiting' || status.data.deadLetters > 0) && (
           <WorkflowWhy id={id} />
         )}
+      <Joins id={id} isOpen={status.data?.isSettled === false} />
       <Cost of={[status, tree, activity, handlers]} />
     </div>
   )
@@ -138,22 +143,31 @@ function WorkflowHead(props: {
   const found = status.data
   const root = tree?.roots[0]
   const title = root === undefined ? shortId(id) : root.kind === 'event' ? root.type : root.handler
-  const cancel = async (): Promise<void> => {
+  const cancel = async (compensate: boolean): Promise<void> => {
     const reason = await ask({
-      title: 'Cancel this workflow?',
-      body: `It has ${plural(found?.pending ?? 0, 'open execution')}. What runs is asked to stop, nothing begins after it, and its recorded steps are not undone.`,
-      verb: 'Cancel the workflow',
+      title: compensate ? 'Cancel this workflow, and undo its steps?' : 'Cancel this workflow?',
+      body: `It has ${plural(found?.pending ?? 0, 'open execution')}. What runs is asked to stop, and nothing begins after it. ${
+        compensate
+          ? 'Then the undos that its steps have recorded run, the newest first.'
+          : 'Its recorded steps are not undone.'
+      }`,
+      verb: compensate ? 'Cancel and compensate' : 'Cancel the workflow',
       isDanger: true,
       field: { label: 'Reason', hint: 'It is kept with the workflow.', initial: 'cancelled from the console' },
-      command: `rillflow workflows cancel ${id}`,
+      command: `rillflow workflows cancel ${id}${compensate ? ' --compensate' : ''}`,
+      ...(!compensate && { instead: { label: 'Compensate, too…', run: () => void cancel(true) } }),
     })
     if (reason !== undefined)
       await act('POST /workflows/:id/cancel', {
         parameters: { id },
-        body: { reason },
-        done: 'The workflow is cancelled.',
+        body: { reason, compensate },
+        done: compensate ? 'The workflow is cancelled, and its undos run.' : 'The workflow is cancelled.',
         after: status.reload,
       })
+  }
+  const copyMermaid = async (): Promise<void> => {
+    const { data } = await request('GET /workflows/:id/mermaid', { parameters: { id } })
+    copyText(data.text)
   }
   return (
     <Head
@@ -167,14 +181,34 @@ function WorkflowHead(props: {
       <a class="btn" href={pageUrl('/events', { workflow: id })}>
         Events
       </a>
+      <Button kind="bare" icon="copy" onClick={() => void copyMermaid()}>
+        Mermaid
+      </Button>
       <Button
         kind="danger"
         refused={found?.isSettled === true && found.state !== 'waiting' ? 'it is over' : refusedFor('operate')}
-        onClick={() => void cancel()}
+        onClick={() => void cancel(false)}
       >
         Cancel…
       </Button>
     </Head>
+  )
+}
+
+/** What failed for good, first: with the way to its dead letter. */
+function FailureNotice({ status: { correlationId, lastFailure, deadLetters } }: { status: Status }) {
+  if (deadLetters === 0 || lastFailure === undefined) return null
+  return (
+    <div class="notice bad">
+      <Shape name="failed" tone="tone-bad" />
+      <div class="grow">
+        <b class="strong">{lastFailure.handler} failed for good</b>
+        <p>{lastFailure.error.message}</p>
+      </div>
+      <a class="btn" href={pageUrl('/dead-letters', { workflow: correlationId })}>
+        {deadLetters === 1 ? 'Open its dead letter' : `Open its ${deadLetters} dead letters`}
+      </a>
+    </div>
   )
 }
 

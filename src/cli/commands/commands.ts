@@ -45,6 +45,15 @@ const commands: Commands = {
     'Workflows, in which handlers respond to events',
     async () => (await import('./workflows.ts')).workflows,
   ),
+  handlers: noun(
+    'Handlers, the code that runs because of events',
+    async () => (await import('./handlers.ts')).handlers,
+  ),
+  lanes: noun('Lanes: the ordered executions of one key', async () => (await import('./handlers.ts')).lanes),
+  schedules: noun(
+    'Schedules: events that are published at certain times',
+    async () => (await import('./schedules.ts')).schedules,
+  ),
   'dead-letters': noun(
     'Dead letters: events that a consumer or handler failed on',
     async () => (await import('./dead-letters.ts')).deadLetters,

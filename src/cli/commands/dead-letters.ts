@@ -135,18 +135,25 @@ const show = defineCommand({
   },
 })
 
+/** Which of the open ones. */
+const matchOptions = {
+  type: { kind: 'text', value: 'TYPE', summary: 'With --all: only events of this type' },
+  fingerprint: { kind: 'text', value: 'FINGERPRINT', summary: 'With --all: only failures that are alike' },
+  since: {
+    kind: 'time',
+    value: 'TIME',
+    summary: 'With --all: only dead letters that failed after this: a time, or an age such as 15m, 2h, 7d',
+  },
+} as const
+
 const retry = defineCommand({
   description:
     'A runner that has the consumer or handler retries the event. Without one the dead letter stays open until one is started.',
   arguments: [owner, { ...event, optional: true }],
   options: {
     all: { kind: 'flag', summary: 'Retry all open dead letters that match' },
-    type: { kind: 'text', value: 'TYPE', summary: 'With --all: only events of this type' },
-    since: {
-      kind: 'time',
-      value: 'TIME',
-      summary: 'With --all: only dead letters that failed after this: a time, or an age such as 15m, 2h, 7d',
-    },
+    data: { kind: 'json', value: 'JSON', summary: 'Retry a handler with this data instead of that of the event' },
+    ...matchOptions,
     limit: { kind: 'whole', value: 'COUNT', summary: 'With --all: the maximum number of dead letters' },
     perSecond: {
       kind: 'whole',
@@ -158,19 +165,21 @@ const retry = defineCommand({
   examples: [
     'rillflow dead-letters retry order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001',
     'rillflow dead-letters retry order-totals --all --type OrderPaid',
+    `rillflow dead-letters retry charge 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --data '{"cents":1250}'`,
   ],
   async run({ out, open, arguments: { owner, event }, options }) {
-    const { all, type, since, limit, perSecond } = options
+    const { all, data, type, fingerprint, since, limit, perSecond } = options
     if ((event === undefined) === !all)
       throw new WrongUsage({
         reason: 'Give either the id of one event or --all',
         hint: `rillflow dead-letters retry ${owner} --all`,
       })
+    if (all && data !== undefined) throw new WrongUsage({ reason: '--data is for one dead letter, not for --all' })
     const { store } = await open()
     const result =
       event === undefined
-        ? await store.deadLetters.retryAll({ of: owner, type, since, limit }, { perSecond })
-        : await store.deadLetters.retry(owner, event)
+        ? await store.deadLetters.retryAll({ of: owner, type, fingerprint, since, limit }, { perSecond })
+        : await store.deadLetters.retry(owner, event, data === undefined ? {} : { data })
     out.print({ of: owner, ...result }, () => {
       const requested = `Requested a retry of ${count(result.requested, 'dead letter')} of ${owner}.`
       if (result.isRunning || result.requested === 0) return requested
@@ -181,15 +190,27 @@ const retry = defineCommand({
 
 const resolve = defineCommand({
   description: 'The event is not applied. If it fails again, the dead letter is opened again.',
-  arguments: [owner, event],
+  arguments: [owner, { ...event, optional: true }],
   options: {
     note: { kind: 'text', value: 'TEXT', required: true, summary: 'The reason, which is stored with the dead letter' },
+    all: { kind: 'flag', summary: 'Resolve all open dead letters that match, at most 10 000' },
+    ...matchOptions,
   },
   examples: [
     'rillflow dead-letters resolve order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --note "refunded by hand"',
+    'rillflow dead-letters resolve order-totals --all --type OrderPaid --note "refunded by hand"',
   ],
-  async run({ out, open, arguments: { owner, event }, options: { note } }) {
+  async run({ out, open, arguments: { owner, event }, options: { note, all, type, fingerprint, since } }) {
+    if ((event === undefined) === !all)
+      throw new WrongUsage({
+        reason: 'Give either the id of one event or --all',
+        hint: `rillflow dead-letters resolve ${owner} --all --note TEXT`,
+      })
     const { store } = await open()
+    if (event === undefined) {
+      const result = await store.deadLetters.resolveAll({ of: owner, type, fingerprint, since }, { note })
+      return out.print({ of: owner, ...result }, () => `Resolved ${count(result.resolved, 'dead letter')} of ${owner}.`)
+    }
     await store.deadLetters.resolve(owner, event, { note })
     const deadLetter = await store.deadLetters.show(owner, event)
     out.print(deadLetter, () => `Resolved the dead letter of event ${event} for ${owner}.`)

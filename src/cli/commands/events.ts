@@ -135,11 +135,47 @@ export function explanationText({ colour }: Style, { verdicts, isDone }: Explana
   return [...lines, isDone ? 'Nothing is left to do.' : 'It is not done yet.'].join('\n')
 }
 
+const types = listCommand({
+  description: 'Shows the types that the configuration defines, and those of the newest 10 000 events.',
+  examples: ['rillflow events types'],
+  empty: 'No event has been appended, and no type is defined.',
+  list: async store => ({ items: await store.events.types(), next: undefined }),
+  columns: () => [
+    { title: 'TYPE', of: ({ type }) => type, paint: (_, colour) => colour.cyan },
+    { title: 'SCHEMA', of: ({ hasSchema }) => (hasSchema ? 'yes' : 'no') },
+    { title: 'RECENT', of: ({ recent }) => recent, right: true },
+    { title: 'LAST POSITION', of: ({ lastPosition }) => lastPosition, right: true },
+  ],
+})
+
+const position = defineCommand({
+  description:
+    'Prints the position of the last event that was created at or before a time. Where an import brought old times, it is near it.',
+  arguments: [{ name: 'time', summary: 'A time, or an age such as 15m, 2h, 7d', kind: 'time' }],
+  examples: ['rillflow events position 2h', 'rillflow events position 2026-01-31T12:00:00Z'],
+  async run({ out, open, arguments: { time } }) {
+    const { store } = await open()
+    const found = await store.events.positionAt(time)
+    out.print({ time, position: found }, () => String(found))
+  },
+})
+
 const show = defineCommand({
   arguments: [{ name: 'event', summary: 'The id of the event' }],
-  examples: ['rillflow events show 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
-  async run({ out, open, arguments: { event: id } }) {
+  options: { stored: { kind: 'flag', summary: 'As it is stored, with exact numbers, before it is upcast' } },
+  examples: [
+    'rillflow events show 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001',
+    'rillflow events show 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --stored',
+  ],
+  async run({ out, open, arguments: { event: id }, options: { stored } }) {
     const { store } = await open()
+    if (stored) {
+      const found = await store.events.stored(id)
+      if (found === undefined) throw new NothingFound({ what: 'event', given: id, hint: 'rillflow events tail' })
+      const steps = found.shapes.map(({ type, schemaVersion }) => `${type}, schema ${schemaVersion}`).join(' → ')
+      out.print(found, () => [steps, found.data, ...(found.headers === undefined ? [] : [found.headers])].join('\n'))
+      return
+    }
     const event = await store.events.get(id)
     if (event === undefined) throw new NothingFound({ what: 'event', given: id, hint: 'rillflow events tail' })
     out.print(event, style => eventInFull(style, event))
@@ -316,6 +352,8 @@ export const events: Commands = defineVerbs({
   tail: ['Show the latest events, and new ones as they are appended', tail],
   list: ['Show events, the newest first, a page at a time', list],
   show: ['Show one event in full', show],
+  types: ['Show the types of events', types],
+  position: ['Show the position that the log had at a time', position],
   why: ['Show why an event is not processed yet', why],
   append: ['Append an event to a stream', append],
   export: ['Write events as NDJSON', exportEvents],

@@ -2,7 +2,7 @@
  * `rillflow projections`: read models, and the work that only they need. A projection is also a consumer: `rillflow consumers`
  * shows it in detail, pauses it and runs it.
  *
- *     look       list
+ *     look       list · rows
  *     control    rebuild · rehearse · switch
  *
  * `rebuild`, and a switch to inline, need the code of the projection from the configuration.
@@ -11,7 +11,7 @@
  * fail with `NothingRegistered`.
  */
 import { type Argument, type Commands, defineCommand, defineVerbs, type Invocation, type Opened } from '../command.ts'
-import { listCommand, pageOptions } from '../list-command.ts'
+import { listCommand, pageOptions, printPage } from '../list-command.ts'
 import { count, duration } from '../output/amount.ts'
 import { NothingRegistered } from '../report-error.ts'
 import { consumerColumns } from './consumers.ts'
@@ -110,8 +110,31 @@ const switchLifecycle = defineCommand({
   },
 })
 
+const rows = defineCommand({
+  description: 'Shows the rows of one of its tables by primary key. Needs the code of the projection.',
+  arguments: [projection],
+  options: {
+    table: { kind: 'text', value: 'TABLE', summary: 'The table, as the code names it. Default: the first' },
+    ...pageOptions,
+  },
+  examples: ['rillflow projections rows order-totals --limit 10'],
+  async run({ out, arguments: { name }, options, open, config }) {
+    const { store } = await openWithProjections({ open, config })
+    const page = await store.projections.rows(name, options)
+    const names = Object.keys(page.items[0] ?? {})
+    const columns = names.map(each => ({
+      title: each.toUpperCase(),
+      of: (row: Readonly<Record<string, unknown>>) =>
+        typeof row[each] === 'object' ? JSON.stringify(row[each]) : String(row[each]),
+      cut: true,
+    }))
+    printPage(out, page, () => columns, `${page.table} has no rows.`)
+  },
+})
+
 export const projections: Commands = defineVerbs({
   list: ['Show all projections and how far they are', list],
+  rows: ['Show the rows of a read model', rows],
   rebuild: ['Fill a read model again from the log', rebuild],
   rehearse: ['Show what a rebuild would change, and change nothing', rehearse],
   switch: ['Make a projection inline or async', switchLifecycle],

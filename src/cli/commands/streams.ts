@@ -2,7 +2,8 @@
  * `rillflow streams`: the streams of events.
  *
  *     look        list · categories · show · resolve     an alias is resolved to its stream
- *     control     archive · restore              an archived stream refuses appends, and reads skip it
+ *     over time   state · steps · blame · snapshots      stream-states.ts
+ *     control     archive · restore · tombstone          an archived stream refuses appends, and reads skip it
  *
  * What can fail: a stream that does not exist; `show` suggests the nearest name.
  */
@@ -15,6 +16,7 @@ import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, digits } from '../output/amount.ts'
 import { fields } from '../output/table.ts'
 import { eventLine } from './events.ts'
+import { blame, snapshots, state, steps, tombstone } from './stream-states.ts'
 
 const stream = { name: 'stream', summary: 'The name of the stream' } as const satisfies Argument
 
@@ -139,4 +141,9 @@ export const streams: Commands = defineVerbs({
   resolve: ['Show the stream that an alias stands for', resolve],
   archive: ['Archive a stream, so that it refuses appends', archive],
   restore: ['Restore an archived stream', restore],
+  tombstone: ['End a stream for good', tombstone],
+  state: ['Show the state of a stream at a version or a time', state],
+  steps: ['Show the state after each event of a stream', steps],
+  blame: ['Show the event behind each field of a state', blame],
+  snapshots: ['Show the stored snapshots of a stream', snapshots],
 })

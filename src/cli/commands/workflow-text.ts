@@ -1,5 +1,6 @@
 /** How workflows are shown to people: a status, a tree of events and handlers, and lines of activity. */
 import type { Activity } from '../../workflows/insight/activity.ts'
+import type { JoinDescription, OpenWait, RecordedStep, UndoDescription } from '../../workflows/insight/open-work.ts'
 import type { TreeNode } from '../../workflows/insight/tree.ts'
 import type { WorkflowStatus } from '../../workflows/status.ts'
 import { kebabCase } from '../arguments.ts'
@@ -81,4 +82,31 @@ function treeLabel({ colour }: Style, node: TreeNode): string {
   const tries = attempts > 1 ? ` ${colour.dim(count(attempts, 'attempt'))}` : ''
   const message = error === undefined ? '' : ` ${colour.red(error.message)}`
   return `${handler} ${paintState(state, colour)(state)}${took}${tries}${message}`
+}
+
+interface OpenWork {
+  readonly waits: readonly OpenWait[]
+  readonly joins: readonly JoinDescription[]
+  readonly steps: readonly RecordedStep[]
+  readonly undos: readonly UndoDescription[]
+}
+
+/** What the open executions of a workflow wait for and have recorded: a section for each kind that there is. */
+export function openWorkLines({ now, colour }: Style, { waits, joins, steps, undos }: OpenWork): string[] {
+  const sections = [
+    waits.map(({ handler, type, child, dueAt }) => {
+      const what = type ?? (child === undefined ? 'another workflow' : `workflow ${child}`)
+      return `${colour.cyan(handler)} waits for ${what}${dueAt === undefined ? '' : `, until ${ago(dueAt, now)}`}`
+    }),
+    joins.map(
+      ({ handler, state, size, arrived, failed }) =>
+        `${colour.cyan(handler)} joins: ${arrived} of ${size} have arrived${failed === 0 ? '' : `, ${failed} failed`} (${state})`,
+    ),
+    steps.map(
+      ({ handler, name, kind, state, at }) =>
+        `${colour.cyan(handler)} ${kind} ${name}: ${state} ${colour.dim(ago(at, now) ?? '')}`,
+    ),
+    undos.map(({ handler, step, state }) => `${colour.cyan(handler)} undo of ${step}: ${state}`),
+  ]
+  return sections.filter(lines => lines.length > 0).map(lines => lines.join('\n'))
 }

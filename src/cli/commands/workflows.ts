@@ -2,26 +2,27 @@
  * `rillflow workflows`: workflows, their handlers and schedules. A workflow is named by its correlation id.
  *
  *     look       list · show · tree · watch · handlers · schedules
- *     control    publish · signal · cancel · retry · resume · reject
+ *     control    publish · signal · cancel · cancel-all · retry · resume · reject
  *
  * No command here needs the code of handlers: `rillflow run` runs them, and stores which events each of them wants.
  *
  * What can fail: a workflow that is not known (`NothingFound`).
  */
 import type { Store } from '../../store.ts'
-import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
 import type { ExecutionDescription } from '../../workflows/insight/list-executions.ts'
 import type { WorkflowState, WorkflowStatus } from '../../workflows/status.ts'
 import { kebabCase } from '../arguments.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, count, duration } from '../output/amount.ts'
-import { type Output, type Style, toJson } from '../output/output.ts'
+import type { Output, Style } from '../output/output.ts'
 import { paintState } from '../output/state.ts'
 import { type Column, table } from '../output/table.ts'
 import { NothingFound, WrongUsage } from '../report-error.ts'
 import { explanationText } from './events.ts'
-import { activityLine, statusText, treeLines } from './workflow-text.ts'
+import { listHandlers } from './handlers.ts'
+import { listSchedules } from './schedules.ts'
+import { activityLine, openWorkLines, statusText, treeLines } from './workflow-text.ts'
 
 const workflow = { name: 'workflow', summary: 'The correlation id of the workflow' } as const satisfies Argument
 const type = { name: 'type', summary: 'The type of the event' } as const satisfies Argument
@@ -98,7 +99,10 @@ const show = defineCommand({
     const status = await loadStatus(store, workflow)
     const { items: attempts } = await store.workflows.attempts({ correlationId: workflow, limit: options.attempts })
     const executions = await store.workflows.executions.list({ correlationId: workflow, limit: options.attempts })
-    out.print({ ...status, open: executions.items, attempts }, style => {
+    const handle = store.workflows.get(workflow)
+    const [waits, joins] = [await handle.waits(), await handle.joins()]
+    const [steps, undos] = [await handle.steps(), await handle.undos()]
+    out.print({ ...status, open: executions.items, waits, joins, steps, undos, attempts }, style => {
       const columns: Column<(typeof attempts)[number]>[] = [
         { title: 'HANDLER', of: ({ handler }) => handler },
         { title: 'ATTEMPT', of: ({ attempt }) => attempt, right: true },
@@ -117,7 +121,8 @@ const show = defineCommand({
       ]
       const open = executions.items.length === 0 ? [] : [table(style, executions.items, openColumns(style), '')]
       const ended = table(style, attempts, columns, 'There are no attempts yet.')
-      return [statusText(style, status), ...open, ended].join('\n\n')
+      const recorded = openWorkLines(style, { waits, joins, steps, undos })
+      return [statusText(style, status), ...open, ...recorded, ended].join('\n\n')
     })
   },
 })
@@ -267,6 +272,46 @@ const cancel = defineCommand({
   },
 })
 
+const cancelMany = defineCommand({
+  description:
+    'Cancels every workflow that matches and is not over, with the workflows that they have started. Needs a condition.',
+  options: {
+    state: {
+      kind: 'text',
+      many: true,
+      choices: ['running', 'waiting', 'parked', 'failed'],
+      value: 'STATE',
+      summary: 'Only workflows in this state',
+    },
+    since: { kind: 'time', value: 'TIME', summary: 'Only workflows that began after this' },
+    until: { kind: 'time', value: 'TIME', summary: 'Only workflows that began before this' },
+    parent: { kind: 'text', value: 'WORKFLOW', summary: 'Only children of this workflow' },
+    reason: { kind: 'text', value: 'TEXT', summary: 'The reason, which is stored with each workflow' },
+    compensate: { kind: 'flag', summary: 'Run the undos that their steps have recorded, the newest first' },
+  },
+  examples: ['rillflow workflows cancel-all --state failed --until 7d --reason "too old" --yes'],
+  destructive: true,
+  async run({ out, open, confirm, options: { state, since, until, parent, reason, compensate }, signal }) {
+    const filter = {
+      ...{ state: state.length === 0 ? undefined : state, parent },
+      ...{ startedAfter: since, startedBefore: until },
+    }
+    if (Object.values(filter).every(condition => condition === undefined))
+      throw new WrongUsage({ reason: 'cancel-all needs a condition: --state, --since, --until or --parent' })
+    const { store } = await open()
+    const verb = compensate ? 'cancel and compensate' : 'cancel'
+    if (!(await confirm(`${verb} all workflows that match`))) return
+    const bar = out.progress('Cancelling')
+    const result = await store.workflows
+      .cancelAll(filter, {
+        ...{ reason, compensate, signal },
+        onProgress: cancelled => bar.update(cancelled, undefined, 'workflow'),
+      })
+      .finally(() => bar.end())
+    out.print(result, () => `Cancelled ${count(result.cancelled, 'workflow')}.`)
+  },
+})
+
 const retry = defineCommand({
   description: 'Requests a retry of all its open dead letters. A runner that has their handlers carries it out.',
   arguments: [workflow],
@@ -323,64 +368,6 @@ async function parkedOf(store: Store, workflow: string): Promise<string[]> {
   await loadStatus(store, workflow)
   const page = await store.workflows.executions.list({ state: 'parked', correlationId: workflow, limit: 10_000 })
   return page.items.map(({ executionId }) => executionId)
-}
-
-const schedules = listCommand({
-  options: pageOptions,
-  examples: ['rillflow workflows schedules'],
-  empty: 'There are no schedules. `rillflow run` stores those of the configuration when it starts.',
-  list: (store, page) => store.workflows.schedules.list(page),
-  columns: ({ now }) => [
-    { title: 'SCHEDULE', of: ({ name }) => name, paint: (_, colour) => colour.cyan },
-    {
-      title: 'STATE',
-      of: ({ state }) => state,
-      paint: ({ state }, colour) => paintState(state === 'active' ? 'running' : state, colour),
-    },
-    { title: 'NEXT', of: ({ nextAt }) => ago(nextAt, now) },
-    { title: 'LAST', of: ({ lastAt }) => ago(lastAt, now), paint: (_, colour) => colour.dim },
-    { title: 'OUTCOME', of: ({ lastOutcome }) => lastOutcome && kebabCase(lastOutcome) },
-    { title: 'CODE', of: ({ isHere }) => (isHere ? 'here' : 'elsewhere'), paint: (_, colour) => colour.dim },
-    { title: 'WHEN', of: ({ definition }) => toJson(definition), cut: true },
-  ],
-})
-
-const handlers = listCommand({
-  description:
-    'RUNNERS is the number of runners that have the code of the handler. If it is 0, its executions wait until a runner with the code is started.',
-  options: pageOptions,
-  examples: ['rillflow workflows handlers', 'rillflow workflows handlers --json'],
-  empty: 'There are no handlers. `rillflow run` stores those of the configuration when it starts.',
-  list: (store, page) => store.workflows.handlers.list(page),
-  columns: () => [
-    {
-      title: 'HANDLER',
-      of: ({ handler, version }) => (version === 1 ? handler : `${handler} v${version}`),
-      paint: (_, colour) => colour.cyan,
-    },
-    { title: 'KIND', of: ({ kind }) => kebabCase(kind) },
-    {
-      title: 'STATE',
-      of: handlerState,
-      paint: (handler, colour) => paintState(handlerState(handler), colour),
-    },
-    { title: 'RUNNERS', of: ({ workers }) => workers, right: true },
-    { title: 'READY', of: ({ open }) => open.ready, right: true },
-    { title: 'RUNNING', of: ({ open }) => open.running, right: true },
-    {
-      title: 'WAITING',
-      of: ({ open: { ready, running, parked, ...waiting } }) => Object.values(waiting).reduce((a, b) => a + b, 0),
-      right: true,
-    },
-    { title: 'PARKED', of: ({ open }) => open.parked, right: true },
-    { title: 'EVENTS', of: ({ types }) => types?.join(', ') ?? 'all', cut: true },
-  ],
-})
-
-function handlerState({ pausedAt, retiredAt, isBackfilling }: HandlerDescription): string {
-  if (retiredAt !== undefined) return 'retired'
-  if (pausedAt !== undefined) return 'paused'
-  return isBackfilling ? 'catching up' : 'active'
 }
 
 const executions = listCommand({
@@ -446,11 +433,12 @@ export const workflows: Commands = defineVerbs({
   publish: ['Publish an event that begins a workflow', publish],
   signal: ['Publish an event into a workflow', signal],
   cancel: ['Cancel a workflow', cancel],
+  'cancel-all': ['Cancel all workflows that match', cancelMany],
   retry: ['Retry the dead letters of a workflow', retry],
   resume: ['Let the parked executions of a workflow continue', resume],
   reject: ['Dead-letter the parked executions of a workflow', reject],
-  schedules: ['Show the schedules and when they run next', schedules],
-  handlers: ['Show the handlers and the executions that they still have', handlers],
+  schedules: ['Show the schedules and when they run next', listSchedules],
+  handlers: ['Show the handlers and the executions that they still have', listHandlers],
 })
 
 async function loadStatus(store: Store, workflow: string): Promise<WorkflowStatus> {

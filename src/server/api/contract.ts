@@ -86,6 +86,7 @@ export interface Contract {
 
   'GET /consumers': { answer: Page<ConsumerStatus> }
   'GET /consumers/:name': { answer: ConsumerDescription }
+  'GET /consumers/:name/wait': { answer: { readonly position: number; readonly waitedMs: number } }
   'POST /consumers/:name/pause': { answer: Done }
   'POST /consumers/:name/resume': { answer: Done }
   'POST /consumers/:name/reset': { answer: Done }
@@ -102,6 +103,7 @@ export interface Contract {
   'GET /workflows': { answer: Page<WorkflowStatus> }
   'GET /workflows/stats': { answer: WorkflowStats }
   'POST /workflows/publish': { answer: Published }
+  'POST /workflows/cancel': { answer: Accepted }
   'GET /workflows/:id': { answer: WorkflowStatus }
   'GET /workflows/:id/tree': { answer: WorkflowTree }
   'GET /workflows/:id/activity': { answer: Page<Activity> }
@@ -170,6 +172,7 @@ export interface Contract {
   'GET /audit': { answer: Page<AuditEntry> }
 
   'GET /tenants': { answer: Page<Placement> }
+  'GET /tenants/servers': { answer: Page<string> }
   'GET /tenants/heads': { answer: Listed<TenantHead> }
   'GET /tenants/:tenant/status': { answer: TenantStatus }
   'POST /tenants/:tenant/ensure': { answer: Placement }
@@ -291,9 +294,25 @@ export interface Figures {
   readonly executions: OpenCounts
   readonly executionsPerSecond: number | undefined
   readonly failuresPerSecond: number | undefined
-  readonly deadLetters: CappedCount
+  /** Of the handlers that this process runs; undefined if it has run none lately. */
+  readonly handlerTimes: HandlerTimes | undefined
+  readonly deadLetters: CappedCount & { readonly ofHandlers: readonly OfHandler[] }
   readonly runners: { readonly active: number; readonly standby: number; readonly workers: number }
   readonly consumers: readonly ConsumerMetrics[]
+}
+
+/** Those that have open ones, the most first. */
+export interface OfHandler {
+  readonly handler: string
+  readonly count: number
+}
+
+/** Of the last half minute. */
+export interface HandlerTimes {
+  /** From when an execution was ready until it was run. */
+  readonly queuedP95Ms: number
+  readonly ranP50Ms: number
+  readonly ranP95Ms: number
 }
 
 /** If it is capped, there may be more. */
@@ -357,7 +376,7 @@ export interface SchemaDescription extends SchemaState {
 
 export interface OperationDescription {
   readonly id: string
-  readonly kind: 'rebuild' | 'rehearse' | 'repartition' | 'sync' | 'upkeep' | 'move' | 'syncTenants'
+  readonly kind: 'rebuild' | 'rehearse' | 'repartition' | 'sync' | 'upkeep' | 'move' | 'syncTenants' | 'cancelAll'
   readonly target: string
   readonly state: 'running' | 'done' | 'failed' | 'cancelled'
   readonly startedBy: string

@@ -18,7 +18,7 @@ export function readNeeds(log: LogState | undefined, figures: Figures): Need[] {
     const add = (kind: Need['kind'], level: Need['level'], message: string): void => {
       needs.push({ kind, level, name, message })
     }
-    if (deadLetters > 0) add('deadLetters', 'error', `"${name}" has ${deadLetters} open dead letters.`)
+    if (deadLetters > 0) add('deadLetters', 'error', `"${name}" has ${counted(deadLetters, 'open dead letter')}.`)
     if (isPaused) add('consumerPaused', 'warning', `"${name}" is paused.`)
     else if (state === 'active' && lagSeconds > behindSeconds)
       add(
@@ -29,13 +29,12 @@ export function readNeeds(log: LogState | undefined, figures: Figures): Need[] {
           : `"${name}" is ${Math.round(lagSeconds)} s behind, and no runner runs it.`,
       )
   }
-  const ofHandlers = figures.deadLetters.count - figures.consumers.reduce((sum, each) => sum + each.deadLetters, 0)
-  if (ofHandlers > 0)
+  for (const { handler, count } of figures.deadLetters.ofHandlers)
     needs.push({
       kind: 'deadLetters',
       level: 'error',
-      name: undefined,
-      message: `Handlers have ${ofHandlers} open dead letters.`,
+      name: handler,
+      message: `"${handler}" has ${counted(count, 'open dead letter')}.`,
     })
   if (figures.executions.parked > 0)
     needs.push({

@@ -9,6 +9,7 @@ import { openRing } from '../live/ring.ts'
 import type { Monitoring } from '../monitoring.ts'
 import type { ServerSource } from '../server.ts'
 import type { Figures, History, HistoryRange } from './contract.ts'
+import { openHandlerTimes } from './handler-times.ts'
 import type { ApiStore } from './source.ts'
 
 export interface StoreReadings {
@@ -33,6 +34,7 @@ export interface ReadingsParts {
 
 export function openReadings({ monitoring, store, source, signal }: ReadingsParts): StoreReadings {
   const shared = new Map<string, () => Promise<unknown>>()
+  const handlerTimes = openHandlerTimes()
   let before: Totals | undefined
   let known: { readonly families: readonly Family[]; readonly figures: Figures } | undefined
   const readings: StoreReadings = {
@@ -42,7 +44,8 @@ export function openReadings({ monitoring, store, source, signal }: ReadingsPart
       if (known?.families === families) return known.figures
       const at = source.log.clock.now()
       const totals = totalsOf(families, at)
-      const figures = { ...figuresOf(families, consumers, totals, before), head }
+      const ofProcess = handlerTimes(source.log.telemetry.families(), at)
+      const figures = { ...figuresOf(families, consumers, totals, before), head, handlerTimes: ofProcess }
       before = totals
       known = { families, figures }
       return figures
@@ -87,7 +90,7 @@ function figuresOf(
   consumers: readonly ConsumerMetrics[],
   now: Totals,
   before: Totals | undefined,
-): Omit<Figures, 'head'> {
+): Omit<Figures, 'head' | 'handlerTimes'> {
   const seconds = before === undefined ? 0 : (now.at.getTime() - before.at.getTime()) / 1000
   const rate = (name: 'position' | 'completed' | 'failed'): number | undefined =>
     before === undefined || seconds <= 0 ? undefined : Math.max(0, (now[name] - before[name]) / seconds)
@@ -104,6 +107,10 @@ function figuresOf(
     deadLetters: {
       count: deadLetters.reduce((total, { value }) => total + value, 0),
       isCapped: deadLetters.some(({ value }) => value >= maxCounted),
+      ofHandlers: deadLetters
+        .flatMap(({ labels: { handler }, value }) => (handler === undefined ? [] : [{ handler, count: value }]))
+        .filter(({ count }) => count > 0)
+        .sort((a, b) => b.count - a.count),
     },
     runners: {
       active: sum(families, 'runners', { role: 'active' }),

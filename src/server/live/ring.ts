@@ -103,9 +103,13 @@ export function openRing(store: ApiStore, readings: StoreReadings, signal: Abort
 }
 
 function samplesOf(figures: Figures): [name: string, value: number | undefined][] {
-  const { executions } = figures
+  const { executions, handlerTimes } = figures
   return [
     ['position', figures.position],
+    ['heldBack', figures.head - figures.position],
+    ['queuedP95Ms', handlerTimes?.queuedP95Ms],
+    ['ranP50Ms', handlerTimes?.ranP50Ms],
+    ['ranP95Ms', handlerTimes?.ranP95Ms],
     ['eventsPerSecond', figures.eventsPerSecond],
     ['executionsPerSecond', figures.executionsPerSecond],
     ['failuresPerSecond', figures.failuresPerSecond],

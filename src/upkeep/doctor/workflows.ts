@@ -1,23 +1,21 @@
 /** Checks the work of handlers: whether there is a worker that can do it, and whether anything is stuck. */
+import { once } from '../../core/abort.ts'
 import { counted } from '../../core/core.ts'
 import type { Log } from '../../events/log.ts'
-import { type HandlerDescription, listHandlers } from '../../workflows/insight/handlers.ts'
+import { listHandlers } from '../../workflows/insight/handlers.ts'
 import { readLostWorkers, readParkedLanes } from '../../workflows/insight/queues.ts'
 import type { Check } from './doctor.ts'
 
 export function checkWorkflows(log: Log): Check[] {
-  // Two checks read it, and to count the executions of each handler is the most expensive read of a diagnosis.
-  let reading: Promise<readonly HandlerDescription[]> | undefined
-  const handlers = (): Promise<readonly HandlerDescription[]> => {
-    reading ??= listHandlers(log, { limit: 10_000 }).then(({ items }) => items)
-    return reading
-  }
+  // Two checks look at the same: counting all open executions twice would double their cost.
+  const readHandlers = once(() => listHandlers(log, { limit: 10_000 }))
   return [
     {
       name: 'workflows.without_code',
       ok: 'Every handler that has open executions has a worker with its code.',
       async find() {
-        return (await handlers()).flatMap(({ handler, version, workers, open }) => {
+        const { items: handlers } = await readHandlers()
+        return handlers.flatMap(({ handler, version, workers, open }) => {
           const count = Object.values(open).reduce((sum, each) => sum + each, 0)
           if (workers > 0 || count === 0) return []
           return {
@@ -44,7 +42,8 @@ export function checkWorkflows(log: Log): Check[] {
       name: 'workflows.parked',
       ok: 'No execution is parked.',
       async find() {
-        return (await handlers()).flatMap(({ handler, version, open }) => {
+        const { items: handlers } = await readHandlers()
+        return handlers.flatMap(({ handler, version, open }) => {
           if (open.parked === 0) return []
           return {
             level: 'warning' as const,

@@ -38,6 +38,7 @@ export const collectionRoutes: readonly Route[] = [
     role: 'read',
     summary: 'The plan of such a query',
     body: { filter, includeDeleted },
+    cli: 'rillflow documents explain {name}',
     async call({ store, parameters: { name }, body }) {
       return { plan: await queryOf(await openToRead(store, name), body).explain() }
     },

@@ -26,6 +26,22 @@ export const consumerRoutes: readonly Route[] = [
       return { ...status, lastError: redact.error(status.lastError) }
     },
   }),
+  route('GET /consumers/:name/wait', {
+    role: 'read',
+    summary: 'Waits until it has reached a position; if it does not, the error says what is missing',
+    query: {
+      position: { kind: 'whole', min: 0, summary: 'Default: the end of the log' },
+      timeoutMs: { kind: 'whole', min: 1, max: 4_000, summary: 'Default: 3000' },
+      group: { kind: 'text', summary: 'The group of a subscription. Default: default' },
+    },
+    cli: 'rillflow consumers wait {name}',
+    async call({ store, parameters: { name }, query: { position, timeoutMs = 3_000, group }, signal }) {
+      const began = performance.now()
+      const to = position ?? (await store.events.settled()).settled
+      await store.consumers.waitFor(name, to, { timeoutMs, signal, group })
+      return { position: to, waitedMs: performance.now() - began }
+    },
+  }),
   route('POST /consumers/:name/pause', {
     role: 'operate',
     summary: 'The batch that is running completes; none begins after it',
@@ -76,6 +92,7 @@ export const consumerRoutes: readonly Route[] = [
     role: 'read',
     summary: 'The rows of one of its tables, by primary key. Needs the code of the projection here',
     query: { ...pageFields, table: { kind: 'text', summary: 'A table, as its code names it. Default: the first' } },
+    cli: 'rillflow projections rows {name}',
     async call({ store, parameters: { name }, query, redact }) {
       const page = await store.projections.rows(name, query)
       return { ...page, items: page.items.map(row => redact.document(row, name) as typeof row) }

@@ -68,6 +68,7 @@ export const deadLetterRoutes: readonly Route[] = [
     role: 'operate',
     summary: 'Closes all open ones that match, at most 10 000, without applying their events',
     body: { ...filter, all, note: { kind: 'text', required: true, summary: 'Why' } },
+    cli: 'rillflow dead-letters resolve {of} --all --note {note}',
     call({ store, body: { all: isAll, note, ...conditions } }) {
       refuseEverything(conditions, isAll)
       return store.deadLetters.resolveAll(conditions, { note })

@@ -37,6 +37,7 @@ export const eventRoutes: readonly Route[] = [
   route('GET /events/types', {
     role: 'read',
     summary: 'The types that are defined, and those of the newest 10 000 events',
+    cli: 'rillflow events types',
     call: async ({ store, readings }) => ({
       items: await readings.expensive('events.types', () => store.events.types()),
     }),
@@ -44,6 +45,7 @@ export const eventRoutes: readonly Route[] = [
   route('GET /events/at/:position', {
     role: 'read',
     summary: 'The event at a position, or the first one after it',
+    cli: 'rillflow events tail --after {position} --limit 1',
     async call({ store, parameters, redact }) {
       const position = Number(parameters.position)
       if (!Number.isSafeInteger(position) || position < 1) throw noEvent()

@@ -24,6 +24,7 @@ export const stateRoutes: readonly Route[] = [
       version: { kind: 'whole', min: 0, summary: 'The version' },
       at: { kind: 'time', summary: 'The time' },
     },
+    cli: 'rillflow streams state {stream} --of {of}',
     async call({ store, parameters: { stream }, query, redact }) {
       const found = await store.states.at(query.of, stream, { version: query.version, at: query.at })
       return { ...found, state: redact.document(found.state, query.of) }
@@ -37,6 +38,7 @@ export const stateRoutes: readonly Route[] = [
       from: { kind: 'whole', min: 1, required: true, summary: 'The first version' },
       to: { kind: 'whole', min: 1, required: true, summary: 'The last version' },
     },
+    cli: 'rillflow streams steps {stream} --of {of} --from {from} --to {to}',
     async call({ store, parameters: { stream }, query: { of: name, from, to }, redact }) {
       const steps = await store.states.steps(name, stream, { from, to })
       return { items: steps.map(step => ({ ...step, state: redact.document(step.state, name) })) }
@@ -46,6 +48,7 @@ export const stateRoutes: readonly Route[] = [
     role: 'read',
     summary: 'For each field of the state, the event that last changed it',
     query: { of, version: { kind: 'whole', min: 0, summary: 'Default: the newest' } },
+    cli: 'rillflow streams blame {stream} --of {of}',
     async call({ store, parameters: { stream }, query: { of: name, version }, redact }) {
       const blamed = await store.states.blame(name, stream, { version })
       return { ...blamed, state: redact.document(blamed.state, name) }

@@ -72,6 +72,7 @@ export const streamRoutes: readonly Route[] = [
   route('GET /streams/:stream/snapshots', {
     role: 'read',
     summary: 'The snapshots that are stored of it: one for each shape that its state has had',
+    cli: 'rillflow streams snapshots {stream}',
     call: async ({ store, parameters }) => ({ items: await store.states.snapshots(parameters.stream) }),
   }),
   route('POST /streams/:stream/append', {
@@ -122,6 +123,7 @@ export const streamRoutes: readonly Route[] = [
     role: 'admin',
     summary: 'Ends the stream for good, with a last event that says so',
     body: { reason, confirm: { kind: 'text', required: true, summary: 'The name of the stream again' } },
+    cli: 'rillflow streams tombstone {stream} --yes',
     async call({ store, parameters, body }) {
       repeatedName(parameters.stream, body.confirm)
       await store.streams.tombstone(parameters.stream, { reason: body.reason })

@@ -21,6 +21,13 @@ export const tenantRoutes: readonly Route[] = [
     cli: 'rillflow tenants list',
     call: async ({ tenants }) => ({ items: await headsOf(known(tenants)) }),
   }),
+  route('GET /tenants/servers', {
+    role: 'read',
+    summary: 'The names of the servers of the directory, or of the nodes of a Citus cluster',
+    isOfStore: true,
+    query: pageFields,
+    call: ({ tenants, query }) => known(tenants).servers(query),
+  }),
   route('GET /tenants/:tenant/status', {
     role: 'read',
     summary: 'The version, size, events and lag of one tenant',

@@ -1,5 +1,6 @@
 /** Workflows: looking at them, publishing, signalling and cancelling; and their executions and attempts. */
 
+import { InvalidOption } from '../../../core/errors.ts'
 import type { ExecutionState } from '../../../workflows/insight/executions.ts'
 import { executionStates } from '../../../workflows/insight/executions.ts'
 import { workflowStates } from '../../../workflows/status.ts'
@@ -62,6 +63,33 @@ export const workflowRoutes: readonly Route[] = [
       return { correlationId }
     },
   }),
+  route('POST /workflows/cancel', {
+    role: 'operate',
+    summary: 'Ends all workflows that match and are not over, and the workflows that they have started',
+    status: 202,
+    body: {
+      state: { kind: 'list', choices: ['running', 'waiting', 'parked', 'failed'], summary: 'Default: all of these' },
+      since: { kind: 'time', summary: 'Only those that began at or after this time' },
+      until: { kind: 'time', summary: 'Only those that began before this time' },
+      parent: { kind: 'text', summary: 'Only children of this workflow' },
+      reason: { kind: 'text', summary: 'Why, for people' },
+      compensate: { kind: 'flag', summary: 'Run the undos of their steps. Default: false' },
+    },
+    cli: 'rillflow workflows cancel-all --yes',
+    async call({ store, body: { state, since, until, parent, reason, compensate }, operations, identity }) {
+      const filter = { state: state as never, startedAfter: since, startedBefore: until, parent }
+      if (Object.values(filter).every(condition => condition === undefined))
+        throw new InvalidOption({ option: 'state', reason: 'This needs a condition: a state, a time or a parent.' })
+      return operations.start(
+        { kind: 'cancelAll', target: state?.join(', ') ?? 'workflows', startedBy: identity.name },
+        (report, signal) =>
+          store.workflows.cancelAll(filter, {
+            ...{ reason, compensate, signal },
+            onProgress: cancelled => report({ phase: 'cancelled', done: cancelled }),
+          }),
+      )
+    },
+  }),
   route('GET /workflows/:id', {
     role: 'read',
     summary: 'The status of one workflow',
@@ -103,21 +131,25 @@ export const workflowRoutes: readonly Route[] = [
   route('GET /workflows/:id/steps', {
     role: 'read',
     summary: 'The steps, sleeps and waits that its open executions have recorded',
+    cli: 'rillflow workflows show {id}',
     call: async ({ store, parameters }) => ({ items: await store.workflows.get(parameters.id).steps() }),
   }),
   route('GET /workflows/:id/waits', {
     role: 'read',
     summary: 'What its open executions wait for: events and children',
+    cli: 'rillflow workflows show {id}',
     call: async ({ store, parameters }) => ({ items: await store.workflows.get(parameters.id).waits() }),
   }),
   route('GET /workflows/:id/joins', {
     role: 'read',
     summary: 'Its open joins, with what has arrived',
+    cli: 'rillflow workflows show {id}',
     call: async ({ store, parameters }) => ({ items: await store.workflows.get(parameters.id).joins() }),
   }),
   route('GET /workflows/:id/undos', {
     role: 'read',
     summary: 'The undos that its steps have recorded',
+    cli: 'rillflow workflows show {id}',
     call: async ({ store, parameters }) => ({ items: await store.workflows.get(parameters.id).undos() }),
   }),
   route('GET /workflows/:id/mermaid', {
