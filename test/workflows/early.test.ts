@@ -56,6 +56,15 @@ test('a quick execution leaves no row, but the same history and counters, and it
     expect(await history(shop, flow.correlationId)).toBe('pay dispatched 0, pay started 1, pay completed 1')
     return watched.labels.filter(label => !besides.has(label)).join(', ') === 'events.append, workflows.dispatch'
   })
+
+  const { correlationId } = await workflows.publish('OrderPlaced', { total: 1 }, { attributes: { region: 'eu' } })
+  await workflows.get(correlationId).waitUntilSettled()
+  const looks = deferred<void>()
+  watched.hold = { label: 'workflows.status', until: looks.promise }
+  const status = await (await workflows.publish('OrderPaid', { method: 'card' }, { correlationId })).waitUntilSettled()
+  looks.resolve()
+  expect(status).toEqual(await workflows.get(correlationId).status())
+  expect(status.attributes).toEqual({ region: 'eu' })
   expect(await inconsistentCounters(shop)).toEqual([])
 })
 
@@ -82,8 +91,13 @@ test('an execution that takes long gets a row, and does not keep others waiting'
   expect(await shop.query('select state, attempt from ~workflow_executions')).toEqual([
     { state: 'running', attempt: 1 },
   ])
+  // Without a look: the call that stores its end says that the workflow is settled.
+  const looks = deferred<void>()
+  watched.hold = { label: 'workflows.status', until: looks.promise }
+  const settled = slow.waitUntilSettled()
   hold.resolve()
-  await slow.waitUntilSettled()
+  expect((await settled).state).toBe('settled')
+  looks.resolve()
   expect(await history(shop, slow.correlationId)).toBe('pay dispatched 0, pay started 1, pay completed 1')
   expect(await inconsistentCounters(shop)).toEqual([])
 })
