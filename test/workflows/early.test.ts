@@ -9,6 +9,7 @@ import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { watchedDatabase } from '../support/watched-database.ts'
+import { openWorkerProcesses } from '../support/worker-processes.ts'
 
 /** The lines of history of the last workflow, in order. */
 function history({ query }: Shop, correlationId: string): Promise<string> {
@@ -302,5 +303,93 @@ test('a process that was stopped for longer than its lease stores nothing of wha
 
   expect(runs).toEqual([flow.correlationId, flow.correlationId])
   expect((await history(shop, flow.correlationId)).match(/completed/g)).toHaveLength(1)
+  expect(await inconsistentCounters(shop)).toEqual([])
+})
+
+/** Whether nothing of it was stored before its execution had ended: then all lines of its history are of one call. */
+async function wasEarly({ query }: Shop, correlationId: string): Promise<boolean> {
+  const [row] = await query<{ moments: number }>(
+    `select count(distinct at)::int as moments from ~workflow_activity where correlation_id = $1`,
+    [correlationId],
+  )
+  return row!.moments === 1
+}
+
+test('an event that kills its process is set aside: only the first death comes before there is a row to count it', async () => {
+  const shop = await openShop()
+  const { workflows } = shop.store
+  let begun = deferred<void>()
+  let deaths = 0
+  await using workers = await openWorkerProcesses(shop, {
+    leaseMs: 100,
+    register: ({ store }) =>
+      store.workflows.register(
+        defineHandler('pay', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          run({ data }) {
+            if (data.total !== 99) return undefined
+            deaths++
+            begun.resolve()
+            return new Promise<never>(() => {})
+          },
+        }),
+      ),
+  })
+  let victim = await workers.start()
+  await waitUntil(async () => {
+    const quick = await victim.store.workflows.publish('OrderPlaced', { total: 1 })
+    await quick.waitUntilSettled()
+    return wasEarly(shop, quick.correlationId)
+  })
+
+  await victim.store.workflows.publish('OrderPlaced', { total: 99 })
+  for (;;) {
+    await Promise.race([begun.promise, waitUntil(isSetAside)])
+    if (await isSetAside()) break
+    begun = deferred<void>()
+    workers.kill(victim)
+    victim = await workers.start()
+  }
+  const after = await victim.store.workflows.publish('OrderPlaced', { total: 1 })
+
+  expect((await workflows.get(after.correlationId).waitUntilSettled()).state).toBe('settled')
+  expect(await shop.query('select reason from ~dead_letters')).toEqual([{ reason: 'crashed' }])
+  // Four of them are counted, and one more if the first ran before it had a row.
+  expect([4, 5]).toContain(deaths)
+
+  async function isSetAside(): Promise<boolean> {
+    return (await shop.query('select from ~dead_letters')).length > 0
+  }
+})
+
+test('two processes that take the dispatcher from each other store each end once', async () => {
+  const shop = await openShop()
+  await using workers = await openWorkerProcesses(shop, {
+    leaseMs: 2_000,
+    register: ({ store }) => store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} })),
+  })
+  const both = [await workers.start(), await workers.start()]
+  const flows: string[] = []
+
+  for (let round = 0; round < 8; round++) {
+    const published = both.flatMap(({ store }) =>
+      Array.from({ length: 10 }, () => store.workflows.publish('OrderPlaced', { total: round })),
+    )
+    await shop.query(
+      `update ~consumers set lease_until = clock_timestamp() - interval '1 second' where name = 'workflows'`,
+    )
+    flows.push(...(await Promise.all(published)).map(({ correlationId }) => correlationId))
+  }
+  for (const id of flows) await shop.store.workflows.get(id).waitUntilSettled()
+
+  expect(
+    await shop.query(
+      `select correlation_id, count(*) from ~workflow_activity where kind = 'completed' group by 1 having count(*) <> 1`,
+    ),
+  ).toEqual([])
+  expect(await shop.query(`select count(*)::int as n from ~workflow_activity where kind = 'completed'`)).toEqual([
+    { n: flows.length },
+  ])
   expect(await inconsistentCounters(shop)).toEqual([])
 })
