@@ -111,6 +111,8 @@ export const groups: readonly { readonly name: string; readonly title: string; r
           [1.1, 2.2][at],
           flushes,
         ),
+        row('workflow', `${callers}`, 'dbos', `publish → settled, ${name(callers)}, to DBOS Transact`),
+        row('workflow', `${callers} with a step`, 'dbos', `the same with a step, ${name(callers)}, to DBOS Transact`),
       ])
       .concat([
         row('workflow', 'backlog', 'pg-boss', 'a backlog, to pg-boss', 1.2, history),

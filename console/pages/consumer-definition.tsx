@@ -32,4 +32,5 @@ export function DefinitionPanel({ consumer: { definition, tables, rebuild } }: {
 
 const ends: Record<NonNullable<Described['definition']>['onFailure'], string> = {
   ...{ deadLetter: 'a dead letter', skip: 'skips the event', stop: 'stops', function: 'its code decides' },
+  park: 'a dead letter that holds back its stream',
 }

@@ -492,10 +492,15 @@ create table "rillflow"."workflow_schedule_runs" (
 );
 
 create table "rillflow"."workflow_counters" (
-  value bigint not null,
+  active bigint not null default 0,
+  cancelled bigint not null default 0,
+  completed bigint not null default 0,
+  dispatched bigint not null default 0,
+  events bigint not null default 0,
+  failed bigint not null default 0,
+  workflows bigint not null default 0,
   owner text collate "C" not null,
-  name text collate "C" not null,
-  primary key (owner, name)
+  primary key (owner)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 create table "rillflow"."audit" (
@@ -514,7 +519,7 @@ create table "rillflow"."audit" (
 create index audit_started_at on "rillflow"."audit" (started_at, id);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '2b3431928b8c3afc046ddca9aefeb98034cbe5c8a469f2e5532ab106073f07f1', true);
+values (1, 'baseline', '22d60b3bc1033ef796d4e240c0e454f112285519bb0a6c4f809fc0050f864000', true);
 
 -- function clock
 
@@ -694,7 +699,7 @@ create or replace function "rillflow"."append_one"(
 language plpgsql volatile
 set jit = off
 as $body$
--- revision 3
+-- revision 4
 declare
   p_count constant integer := cardinality(p_ids);
   moment timestamptz;
@@ -763,6 +768,7 @@ begin
     -- Another transaction changed the stream between these statements, and now it is as expected: try again.
   end loop;
   moment := "rillflow"."clock"(p_stream);
+  perform set_config('rillflow.appended_at', moment::text, true);
   perform "rillflow"."announce"();
   with inserted as (
     insert into "rillflow"."events" (
@@ -820,7 +826,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 4
+-- revision 5
 declare
   appends constant integer := cardinality(p_allow_archived);
   parts constant integer := cardinality(p_part_appends);
@@ -1085,6 +1091,7 @@ begin
   end if;
   if 'appended' = any(outcomes) then
     moment := "rillflow"."clock"(p_streams);
+    perform set_config('rillflow.appended_at', moment::text, true);
     perform "rillflow"."announce"();
     with inserted as (
       insert into "rillflow"."events" (
@@ -1697,15 +1704,28 @@ create or replace function "rillflow"."workflow_count"(p_owner text, p_names tex
 language plpgsql volatile
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 begin
-  insert into "rillflow"."workflow_counters" as c (owner, name, value)
-    select p_owner, u.name, u.by
+  insert into "rillflow"."workflow_counters" as c (
+      owner, active, cancelled, completed, dispatched, events, failed, workflows)
+    select p_owner,
+      coalesce(sum(u.by) filter (where u.name = 'active'), 0),
+      coalesce(sum(u.by) filter (where u.name = 'cancelled'), 0),
+      coalesce(sum(u.by) filter (where u.name = 'completed'), 0),
+      coalesce(sum(u.by) filter (where u.name = 'dispatched'), 0),
+      coalesce(sum(u.by) filter (where u.name = 'events'), 0),
+      coalesce(sum(u.by) filter (where u.name = 'failed'), 0),
+      coalesce(sum(u.by) filter (where u.name = 'workflows'), 0)
     from unnest(p_names, p_by) as u(name, by)
-    where u.by <> 0
-    order by u.name
-    on conflict (owner, name) do update
-    set value = c.value + excluded.value;
+    having bool_or(u.by <> 0)
+    on conflict (owner) do update
+    set active = c.active + excluded.active,
+      cancelled = c.cancelled + excluded.cancelled,
+      completed = c.completed + excluded.completed,
+      dispatched = c.dispatched + excluded.dispatched,
+      events = c.events + excluded.events,
+      failed = c.failed + excluded.failed,
+      workflows = c.workflows + excluded.workflows;
 end
 $body$;
 
@@ -2113,7 +2133,7 @@ set plan_cache_mode = force_generic_plan
 set lock_timeout = '10s'
 set jit = off
 as $body$
--- revision 3
+-- revision 4
 declare
   dispatcher "rillflow"."consumers";
   known text[];
@@ -2301,7 +2321,8 @@ begin
       progressed_at = begun_at
     where c.name = p_consumer;
   if p_watched is not null and is_idle then
-    select jsonb_agg(jsonb_build_array(w.correlation_id, w.last_type, w.started_at, w.updated_at, w.parent, w.reason))
+    select jsonb_agg(jsonb_build_array(
+        w.correlation_id, w.last_type, w.started_at, w.updated_at, w.parent, w.reason, w.attributes))
       into settled
       from "rillflow"."workflows" as w
       where w.correlation_id = any(p_watched)
@@ -2736,6 +2757,48 @@ begin
   if p_lanes is not null then
     begun := "rillflow"."workflow_advance"(p_owner => p_owner, p_lanes => p_lanes, p_next => p_next, p_grace_ms => p_grace_ms);
   end if;
+end
+$body$;
+
+-- function workflow_settled
+
+create or replace function "rillflow"."workflow_settled"(p_watched text[], out settled jsonb)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
+set jit = off
+as $body$
+-- revision 1
+declare
+  reached bigint;
+begin
+  if p_watched is null then
+    return;
+  end if;
+  select c.checkpoint into reached
+    from "rillflow"."consumers" as c
+    where c.name = 'workflows';
+  select jsonb_agg(jsonb_build_array(
+      w.correlation_id, w.last_type, w.started_at, w.updated_at, w.parent, w.reason, w.attributes))
+    into settled
+    from "rillflow"."workflows" as w
+    where w.correlation_id = any(p_watched)
+      and w.open = 0
+      and w.state = 'active'
+      and not exists (
+        select
+        from "rillflow"."events" as e
+        where e.correlation_id = w.correlation_id
+          and e.position > coalesce(reached, 0)
+        limit 1)
+      and not exists (
+            select
+            from "rillflow"."dead_letters" as d
+            where d.correlation_id = w.correlation_id
+              and d.state in ('open', 'retrying')
+            limit 1);
 end
 $body$;
 

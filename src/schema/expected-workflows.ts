@@ -44,12 +44,17 @@ export const expectedWorkflows: SchemaShape = {
     },
     workflow_counters: {
       columns: {
-        value: 'bigint not null',
+        active: 'bigint not null default 0',
+        cancelled: 'bigint not null default 0',
+        completed: 'bigint not null default 0',
+        dispatched: 'bigint not null default 0',
+        events: 'bigint not null default 0',
+        failed: 'bigint not null default 0',
+        workflows: 'bigint not null default 0',
         owner: 'text collate "C" not null',
-        name: 'text collate "C" not null',
       },
       indexes: {
-        workflow_counters_pkey: 'primary key btree (owner, name)',
+        workflow_counters_pkey: 'primary key btree (owner)',
       },
     },
     workflow_executions: {
@@ -341,6 +346,8 @@ export const expectedWorkflows: SchemaShape = {
       '(p_owner text, p_correlation text, p_ids uuid[], p_lanes text[], p_joins integer) returns void language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_settle:
       '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT session text) returns record language plpgsql volatile set jit=off',
+    workflow_settled:
+      '(p_watched text[], OUT settled jsonb) returns jsonb language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_stopped:
       '(p_owner text, p_correlation text, p_ids uuid[], OUT removed integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_wake:

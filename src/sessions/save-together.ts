@@ -124,7 +124,8 @@ async function sendSaves(log: Log, appends: readonly Append[]): Promise<Outcome[
           where written.target = items.target
             and written.id = items.id)
     )
-    select checked.outcomes::text, checked.failed_parts::text, checked.versions::text, stored.positions, (
+    select checked.outcomes::text, checked.failed_parts::text, checked.versions::text, stored.positions,
+      checked.created_at, (
         select jsonb_agg(written.version order by items.number)
         from items
         left join written
@@ -140,8 +141,8 @@ async function sendSaves(log: Log, appends: readonly Append[]): Promise<Outcome[
       p_event_parts => ${eventParts(parts)}::integer[],
       p_event_numbers => ${eventNumbers(parts)}::integer[],
       ${eventArguments(events)}) as stored`)
-  const [outcomes, failed, before, positions, versions] = row as [...Answer, (number | null)[] | null]
-  const answers = outcomesOf(appends, [outcomes, failed, before, positions])
+  const versions = row!.at(-1) as (number | null)[] | null
+  const answers = outcomesOf(appends, row as unknown as Answer)
   let read = 0
   for (const [at, save] of saves.entries()) {
     const count = save.targets.reduce((sum, { changes }) => sum + changes.length, 0)
@@ -190,7 +191,7 @@ async function sendSaveAlone(log: Log, { parts }: Append, writes: GroupableWrite
     )${joinFragments(ctes, '')}, written as materialized (
       select array[${joinFragments(versions, ', ')}] as versions
     )
-    select checked.outcome, checked.version, stored.positions, written.versions
+    select checked.outcome, checked.version, stored.positions, written.versions, checked.created_at
     from checked
     cross join written
     cross join lateral ${log.names.append_store}(
@@ -201,12 +202,13 @@ async function sendSaveAlone(log: Log, { parts }: Append, writes: GroupableWrite
       p_event_parts => ${events.map(() => 1)}::integer[],
       p_event_numbers => ${events.map((_, n) => n + 1)}::integer[],
       ${eventArguments(events)}) as stored`)
-  const [kind, version, positions, made] = row as [OutcomeKind, number, number[] | null, number[]]
+  const [kind, version, positions, made, at] = row as [OutcomeKind, number, number[] | null, number[], Date | null]
   if (kind === 'appended') {
     writes.versions = made
     for (const { collection, kind: write } of targets) reportDocuments(collection, 'written', `sessions.${write}`, 1)
   }
-  return { kind, failedPart: 0, versions: [Number(version)], positions: positions?.slice(-1) ?? [] }
+  const last = positions?.slice(-1) ?? []
+  return { kind, failedPart: 0, versions: [Number(version)], positions: last, at: at ?? undefined }
 }
 
 /**

@@ -25,7 +25,7 @@ import {
 } from './insight/activity.sql.ts'
 import { publishFromSql } from './publish.sql.ts'
 import { claim } from './work/claim.sql.ts'
-import { advance, complete, hold } from './work/complete.sql.ts'
+import { advance, complete, hold, settledBy } from './work/complete.sql.ts'
 
 const objects = [
   'workflows',
@@ -63,6 +63,7 @@ const objects = [
   'workflow_dispatch_page',
   'workflow_hold',
   'workflow_complete',
+  'workflow_settled',
   'workflow_advance',
   'workflow_cancel',
   'workflow_stopped',
@@ -315,10 +316,15 @@ export const workflowsPart: Part = {
   primary key (schedule, due_at, is_manual)
 )`,
     `create table ~workflow_counters (
-  value bigint not null,
+  active bigint not null default 0,
+  cancelled bigint not null default 0,
+  completed bigint not null default 0,
+  dispatched bigint not null default 0,
+  events bigint not null default 0,
+  failed bigint not null default 0,
+  workflows bigint not null default 0,
   owner text collate "C" not null,
-  name text collate "C" not null,
-  primary key (owner, name)
+  primary key (owner)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05)`,
   ],
   functions: [
@@ -339,6 +345,7 @@ export const workflowsPart: Part = {
     claim,
     hold,
     complete,
+    settledBy,
     advance,
     cancel,
     stopped,

@@ -14,6 +14,7 @@ import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { DispatchProgress } from './dispatch/dispatch.ts'
 import type { WorkflowHints } from './hints.ts'
+import type { Attributes } from './publish.ts'
 import { workflowNames } from './schema.ts'
 import { readStatuses, type WorkflowStatus } from './status.ts'
 
@@ -40,6 +41,7 @@ export type SettledRow = [
   updatedAt: string,
   parent: string | null,
   reason: string | null,
+  attributes: Attributes | null,
 ]
 
 const firstPollMs = 20
@@ -138,7 +140,8 @@ export function watchSettled(log: Log, hints: WorkflowHints, progress: DispatchP
   }
 }
 
-function statusOfSettled([correlationId, lastType, startedAt, updatedAt, parent, reason]: SettledRow): WorkflowStatus {
+function statusOfSettled(row: SettledRow): WorkflowStatus {
+  const [correlationId, lastType, startedAt, updatedAt, parent, reason, attributes] = row
   return {
     ...{ correlationId, lastType, state: 'settled', isSettled: true, pending: 0, parked: 0, deadLetters: 0 },
     lastFailure: undefined,
@@ -146,6 +149,7 @@ function statusOfSettled([correlationId, lastType, startedAt, updatedAt, parent,
     updatedAt: new Date(updatedAt),
     parent: parent ?? undefined,
     reason: reason ?? undefined,
+    attributes: attributes ?? undefined,
   }
 }
 

@@ -8,8 +8,8 @@
  *             gave, the position it has passed, and what was delivered to it.
  * Actions     one for each statement, or part of one, that another transaction can notice.
  * Bounds      those of the caller: how many writers, how many appends each of them makes in its transaction, and whether
- *             it may set a savepoint and roll back to it. The reader reads as often as it likes. A reader changes nothing
- *             that others see, so one stands for any number of readers.
+ *             it may set a savepoint and roll back to it. The reader reads as often as it likes, and it hears of every
+ *             commit. A reader changes nothing that others see, so one stands for any number of readers.
  *
  * A set of positions is a number: bit n stands for position n.
  */
@@ -32,6 +32,7 @@ export const orderingMutants = [
   'the lock is given back before the commit',
   'an unused sequence is read as used',
   'the greatest bound counts',
+  'an answered append is taken across a hole',
 ] as const
 export type OrderingMutant = (typeof orderingMutants)[number]
 
@@ -230,10 +231,25 @@ function readerActions(mutant: OrderingMutant | undefined): Action<OrderingState
         state.reader = { ...newReader, passed, delivered }
       },
     },
+    ...answered.map(
+      (distance): Action<OrderingState> => ({
+        name: 'the reader takes the append at the next position, which was answered',
+        can: ({ reader, visible }) =>
+          reader.at === 'idle' &&
+          (distance === 1 || mutant === 'an answered append is taken across a hole') &&
+          (visible & (1 << (reader.passed + distance))) !== 0,
+        run: ({ reader }) => {
+          reader.passed += distance
+          reader.delivered |= 1 << reader.passed
+        },
+      }),
+    ),
   ]
 }
 
 const noBound = 31
+/** How far beyond the place of the reader; only a mutant takes the second one. */
+const answered = [1, 2] as const
 
 function upTo(position: number): number {
   return (1 << (position + 1)) - 1

@@ -35,9 +35,8 @@ export async function inconsistentCounters({ query }: Pick<Shop, 'query'>): Prom
     select c.*
     from (
       select
-        coalesce(sum(value) filter (where name = 'active'), 0) as active,
-        coalesce(sum(value) filter (where name = 'dispatched'), 0)
-          - coalesce(sum(value) filter (where name in ('completed', 'failed', 'cancelled')), 0) as open
+        coalesce(sum(active), 0) as active,
+        coalesce(sum(dispatched - completed - failed - cancelled), 0) as open
       from ~workflow_counters) as c
     where c.active <> (select count(*) from ~workflows where open > 0)
       or c.open <> (select count(*) from ~workflow_executions)`)

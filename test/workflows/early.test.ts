@@ -1,7 +1,6 @@
 /** Quick executions that run before anything of them is stored. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/abort.ts'
-import type { Database } from '../../src/database/database.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openDatabase } from '../support/engines.ts'
@@ -9,31 +8,8 @@ import { lossyDatabase } from '../support/lossy-database.ts'
 import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-
-/** Passes a statement on, and shows it before and holds it back as long as the test says. */
-function watchedDatabase(database: Database): {
-  readonly database: Database
-  readonly labels: string[]
-  hold: { readonly label: string; readonly until: Promise<unknown> } | undefined
-} {
-  const watched = {
-    labels: [] as string[],
-    hold: undefined as { readonly label: string; readonly until: Promise<unknown> } | undefined,
-    database: {
-      ...database,
-      async run(statement) {
-        watched.labels.push(statement.label)
-        if (watched.hold?.label === statement.label) await watched.hold.until
-        return database.run<never>(statement)
-      },
-      async runArrays(statement) {
-        watched.labels.push(statement.label)
-        return database.runArrays(statement)
-      },
-    } as Database,
-  }
-  return watched
-}
+import { watchedDatabase } from '../support/watched-database.ts'
+import { openWorkerProcesses } from '../support/worker-processes.ts'
 
 /** The lines of history of the last workflow, in order. */
 function history({ query }: Shop, correlationId: string): Promise<string> {
@@ -58,6 +34,9 @@ async function warmUp({ store }: Shop, { labels }: { labels: string[] }): Promis
   })
 }
 
+/** What belongs to the runner, to other processes, and to the looks of this test. */
+const besides = new Set(['database.notify', 'runners.beat', 'workflows.status', 'workflows.duties'])
+
 test('a quick execution leaves no row, but the same history and counters, and its caller is answered with it', async () => {
   const watched = watchedDatabase(await openDatabase())
   const shop = await openShop({ database: watched.database })
@@ -76,8 +55,17 @@ test('a quick execution leaves no row, but the same history and counters, and it
     expect(status).toMatchObject({ state: 'settled', isSettled: true, pending: 0, lastType: 'OrderPlaced' })
     expect(await flow.status()).toEqual(status)
     expect(await history(shop, flow.correlationId)).toBe('pay dispatched 0, pay started 1, pay completed 1')
-    return !watched.labels.some(label => /^workflows\.(claim|complete|hold)$/.test(label))
+    return watched.labels.filter(label => !besides.has(label)).join(', ') === 'events.append, workflows.dispatch'
   })
+
+  const { correlationId } = await workflows.publish('OrderPlaced', { total: 1 }, { attributes: { region: 'eu' } })
+  await workflows.get(correlationId).waitUntilSettled()
+  const looks = deferred<void>()
+  watched.hold = { label: 'workflows.status', until: looks.promise }
+  const status = await (await workflows.publish('OrderPaid', { method: 'card' }, { correlationId })).waitUntilSettled()
+  looks.resolve()
+  expect(status).toEqual(await workflows.get(correlationId).status())
+  expect(status.attributes).toEqual({ region: 'eu' })
   expect(await inconsistentCounters(shop)).toEqual([])
 })
 
@@ -104,8 +92,13 @@ test('an execution that takes long gets a row, and does not keep others waiting'
   expect(await shop.query('select state, attempt from ~workflow_executions')).toEqual([
     { state: 'running', attempt: 1 },
   ])
+  // Without a look: the call that stores its end says that the workflow is settled.
+  const looks = deferred<void>()
+  watched.hold = { label: 'workflows.status', until: looks.promise }
+  const settled = slow.waitUntilSettled()
   hold.resolve()
-  await slow.waitUntilSettled()
+  expect((await settled).state).toBe('settled')
+  looks.resolve()
   expect(await history(shop, slow.correlationId)).toBe('pay dispatched 0, pay started 1, pay completed 1')
   expect(await inconsistentCounters(shop)).toEqual([])
 })
@@ -310,5 +303,93 @@ test('a process that was stopped for longer than its lease stores nothing of wha
 
   expect(runs).toEqual([flow.correlationId, flow.correlationId])
   expect((await history(shop, flow.correlationId)).match(/completed/g)).toHaveLength(1)
+  expect(await inconsistentCounters(shop)).toEqual([])
+})
+
+/** Whether nothing of it was stored before its execution had ended: then all lines of its history are of one call. */
+async function wasEarly({ query }: Shop, correlationId: string): Promise<boolean> {
+  const [row] = await query<{ moments: number }>(
+    `select count(distinct at)::int as moments from ~workflow_activity where correlation_id = $1`,
+    [correlationId],
+  )
+  return row!.moments === 1
+}
+
+test('an event that kills its process is set aside: only the first death comes before there is a row to count it', async () => {
+  const shop = await openShop()
+  const { workflows } = shop.store
+  let begun = deferred<void>()
+  let deaths = 0
+  await using workers = await openWorkerProcesses(shop, {
+    leaseMs: 100,
+    register: ({ store }) =>
+      store.workflows.register(
+        defineHandler('pay', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          run({ data }) {
+            if (data.total !== 99) return undefined
+            deaths++
+            begun.resolve()
+            return new Promise<never>(() => {})
+          },
+        }),
+      ),
+  })
+  let victim = await workers.start()
+  await waitUntil(async () => {
+    const quick = await victim.store.workflows.publish('OrderPlaced', { total: 1 })
+    await quick.waitUntilSettled()
+    return wasEarly(shop, quick.correlationId)
+  })
+
+  await victim.store.workflows.publish('OrderPlaced', { total: 99 })
+  for (;;) {
+    await Promise.race([begun.promise, waitUntil(isSetAside)])
+    if (await isSetAside()) break
+    begun = deferred<void>()
+    workers.kill(victim)
+    victim = await workers.start()
+  }
+  const after = await victim.store.workflows.publish('OrderPlaced', { total: 1 })
+
+  expect((await workflows.get(after.correlationId).waitUntilSettled()).state).toBe('settled')
+  expect(await shop.query('select reason from ~dead_letters')).toEqual([{ reason: 'crashed' }])
+  // Four of them are counted, and one more if the first ran before it had a row.
+  expect([4, 5]).toContain(deaths)
+
+  async function isSetAside(): Promise<boolean> {
+    return (await shop.query('select from ~dead_letters')).length > 0
+  }
+})
+
+test('two processes that take the dispatcher from each other store each end once', async () => {
+  const shop = await openShop()
+  await using workers = await openWorkerProcesses(shop, {
+    leaseMs: 2_000,
+    register: ({ store }) => store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} })),
+  })
+  const both = [await workers.start(), await workers.start()]
+  const flows: string[] = []
+
+  for (let round = 0; round < 8; round++) {
+    const published = both.flatMap(({ store }) =>
+      Array.from({ length: 10 }, () => store.workflows.publish('OrderPlaced', { total: round })),
+    )
+    await shop.query(
+      `update ~consumers set lease_until = clock_timestamp() - interval '1 second' where name = 'workflows'`,
+    )
+    flows.push(...(await Promise.all(published)).map(({ correlationId }) => correlationId))
+  }
+  for (const id of flows) await shop.store.workflows.get(id).waitUntilSettled()
+
+  expect(
+    await shop.query(
+      `select correlation_id, count(*) from ~workflow_activity where kind = 'completed' group by 1 having count(*) <> 1`,
+    ),
+  ).toEqual([])
+  expect(await shop.query(`select count(*)::int as n from ~workflow_activity where kind = 'completed'`)).toEqual([
+    { n: flows.length },
+  ])
   expect(await inconsistentCounters(shop)).toEqual([])
 })

@@ -4,6 +4,7 @@ import { newOwner } from '../../src/consumers/row.ts'
 import type { Database } from '../../src/database/database.ts'
 import type { Log } from '../../src/events/log.ts'
 import { workflowHints } from '../../src/workflows/hints.ts'
+import { watchSettled } from '../../src/workflows/settled.ts'
 import { type Claimed, claim, drawFences } from '../../src/workflows/work/claim.ts'
 import { type Completer, openCompleter } from '../../src/workflows/work/complete.ts'
 import type { Outcome } from '../../src/workflows/work/outcome.ts'
@@ -30,8 +31,9 @@ export async function registerManualWorker(
   const append = (): never => {
     throw new Error('it emits nothing')
   }
+  const hints = workflowHints(wake)
   const completer = openCompleter(
-    { log, hints: workflowHints(wake), append },
+    { log, hints, append, settledWatch: watchSettled(log, hints, { reached: 0 }) },
     { owner, graceMs: 60_000, lost: new AbortController().signal },
   )
   const nextFence = drawFences(log)

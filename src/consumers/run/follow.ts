@@ -176,7 +176,8 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldL
   /** Waits for more; undefined if something else came first. */
   async function nextSettled(at: Progress): Promise<Settled | undefined> {
     const limitMs = at.cursor > at.saved ? Math.max(0, savedAt + saveEveryMs - elapsedMs()) : undefined
-    const now = await interruption.during(signal => parts.watch.beyond(at.cursor, at.seen, signal), limitMs)
+    const isStored = at.cursor === at.saved
+    const now = await interruption.during(signal => parts.watch.beyond(at.cursor, at.seen, signal, isStored), limitMs)
     if (now === undefined) {
       if (limitMs !== undefined && !lost.aborted) await saveCursor(at)
       return undefined

@@ -28,6 +28,7 @@ import {
   markOf,
   mayCreate,
   ofOneRow,
+  sayWhen,
   wantedInline,
   withOneRow,
 } from './fragments.sql.ts'
@@ -340,7 +341,7 @@ export const checkAppends = (lookForInline: Fragment): Fragment => fragment`
   ${advanceStreams}
   ${removeTraces}`
 
-export const appendBatch: SqlFunction = plpgsql({ revision: 4, settings: byIndexOnly })`
+export const appendBatch: SqlFunction = plpgsql({ revision: 5, settings: byIndexOnly })`
   create function ~append_batch(
     ${batchArguments},
     p_event_numbers integer[],
@@ -357,6 +358,7 @@ export const appendBatch: SqlFunction = plpgsql({ revision: 4, settings: byIndex
     ${checkAppends(findInline)}
     if 'appended' = any(outcomes) then
       moment := ~clock(p_streams);
+      ${sayWhen}
       ${beforeInsert}
       with inserted as (
         ${insertEvents({

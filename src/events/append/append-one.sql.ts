@@ -12,9 +12,9 @@
  */
 import { fragment } from '../../database/sql.ts'
 import { plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
-import { advanceStream, beforeInsert, eventArguments, insertEvents, refuseInline } from './fragments.sql.ts'
+import { advanceStream, beforeInsert, eventArguments, insertEvents, refuseInline, sayWhen } from './fragments.sql.ts'
 
-export const appendOne: SqlFunction = plpgsql({ revision: 3 })`
+export const appendOne: SqlFunction = plpgsql({ revision: 4 })`
   create function ~append_one(
     p_stream text,
     p_expected text,
@@ -33,6 +33,7 @@ export const appendOne: SqlFunction = plpgsql({ revision: 3 })`
     ${refuseInline}
     ${advanceStream({ allowArchived: fragment`p_allow_archived` })}
     moment := ~clock(p_stream);
+    ${sayWhen}
     ${beforeInsert}
     with inserted as (
       ${insertEvents({ stream: fragment`p_stream`, version: fragment`version - p_count + e.number` })})

@@ -21,6 +21,7 @@ import { appendInline } from '../inline/inline.ts'
 import type { Log } from '../log.ts'
 import type { Wake } from '../order/wake.ts'
 import { rereadable } from '../read/read.ts'
+import { committedBy } from './committed.ts'
 import type { GroupCommit } from './group-commit.ts'
 import {
   type AppendDefaults,
@@ -206,7 +207,7 @@ async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortS
   }
   if (repeated === undefined) {
     const results = resultsOf(append, outcome)
-    if (append.eventCount > 0) wake.appended()
+    if (append.eventCount > 0) wake.appended(committedBy(append, outcome))
     return results
   }
   const earlier = await rereadable(log.database, log, () => earlierResults(log.database, log, append, repeated))

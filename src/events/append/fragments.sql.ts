@@ -56,6 +56,15 @@ export const ofOneRow = (condition: Fragment): Fragment =>
 export const beforeInsert: Fragment = positions.before(fragment`cardinality(p_ids)`)
 
 /**
+ * Says when the events were stored, in a setting of the transaction: a caller that knows it needs not read its own events
+ * back. (Another result would be another signature, which processes of two versions cannot share.)
+ */
+export const sayWhen: Fragment = fragment`perform set_config('rillflow.appended_at', moment::text, true);`
+
+/** The same in the statement that calls the function; null of a refused append. */
+export const appendedAt: Fragment = fragment`nullif(current_setting('rillflow.appended_at', true), '')::timestamptz`
+
+/**
  * Stores the events under the positions drawn for them. Nothing follows but the commit: with counters, other appends
  * wait for it. The caller's streams are locked and advanced, and `moment` is the time that the events get. Events are
  * numbered from 1 by `e.number`; those whose version is null are skipped, and no event has their position. [order-2]

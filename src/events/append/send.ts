@@ -15,6 +15,7 @@ import {
   VersionConflict,
 } from '../errors.ts'
 import type { Log } from '../log.ts'
+import { appendedAt } from './fragments.sql.ts'
 import { type CheckedEvent, expectedVersion, expectedWord, type Part } from './prepare.ts'
 
 /** One call of append: all of its parts are stored, or none. */
@@ -63,6 +64,8 @@ export interface Outcome {
   readonly failedPart: number
   readonly versions: readonly number[]
   readonly positions: readonly number[]
+  /** When it was stored, where the call says it. */
+  readonly at?: Date | undefined
 }
 
 /** `fragments.sql.ts` says what each of them means. */
@@ -82,15 +85,16 @@ export type OutcomeKind =
 export async function sendOne(executor: Executor, log: Log, append: Append): Promise<Outcome> {
   const { stream, expected, events } = append.parts[0]!
   const [row] = await executor.runArrays(sql`/* events.append */
-    select outcome, version, last_position
+    select outcome, version, last_position, ${appendedAt} as appended_at
     from ${log.names.append_one}(
       p_stream => ${stream}::text,
       p_expected => ${expectedWord(expected)}::text,
       p_version => ${expectedVersion(expected)}::bigint,
       p_allow_archived => ${append.allowArchived}::boolean,
       ${eventArguments(events)})`)
-  const [kind, version, position] = row as [OutcomeKind, number, number | null]
-  return { kind, failedPart: 0, versions: [Number(version)], positions: position === null ? [] : [position] }
+  const [kind, version, position, at] = row as [OutcomeKind, number, number | null, Date | null]
+  const positions = position === null ? [] : [position]
+  return { kind, failedPart: 0, versions: [Number(version)], positions, at: at ?? undefined }
 }
 
 /** With `waits` it waits for streams that other transactions hold; without, those come back as `busy`. */
@@ -106,7 +110,7 @@ export async function sendBatch(
     isSingle && given.length > 1 ? [...given].sort((a, b) => byBytes(a.parts[0]!.stream, b.parts[0]!.stream)) : given
   const parts = appends.flatMap(append => append.parts)
   const [row] = await executor.runArrays(sql`/* events.append_batch */
-    select outcomes::text, failed_parts::text, versions::text, positions
+    select outcomes::text, failed_parts::text, versions::text, positions, ${appendedAt} as appended_at
     from ${log.names.append_batch}(
       ${batchArguments(appends, waits)},
       p_event_numbers => ${eventNumbers(parts)}::integer[],
@@ -227,18 +231,25 @@ export async function lockStreams(executor: Executor, log: Log, append: Append):
     ) as keys`)
 }
 
-/** Outcomes, failed parts and versions, each an array as text, and the positions that were drawn. */
-export type Answer = readonly [string, string | null, string | null, readonly number[] | null]
+/** Outcomes, failed parts and versions, each an array as text, the positions that were drawn, and when. */
+export type Answer = readonly [
+  string,
+  string | null,
+  string | null,
+  readonly number[] | null,
+  Date | null,
+  ...unknown[],
+]
 
 /** By append, from the columns of the answer. */
-export function outcomesOf(appends: readonly Append[], [kinds, failed, before, drawn]: Answer): Outcome[] {
+export function outcomesOf(appends: readonly Append[], [kinds, failed, before, drawn, storedAt]: Answer): Outcome[] {
   const kindOf = kinds.slice(1, -1).split(',') as OutcomeKind[]
   const failedParts = numbersOf(failed)
   const versions = numbersOf(before)
   let part = 0
   let last = 0
-  return appends.map((append, at) => {
-    const kind = kindOf[at]!
+  return appends.map((append, n) => {
+    const kind = kindOf[n]!
     const isStored = kind === 'appended'
     const first = part
     part += append.parts.length
@@ -250,10 +261,11 @@ export function outcomesOf(appends: readonly Append[], [kinds, failed, before, d
       }
     return {
       kind,
-      failedPart: Math.max(0, (failedParts[at] ?? 0) - first - 1),
+      failedPart: Math.max(0, (failedParts[n] ?? 0) - first - 1),
       // The database gives the version before; of an append that was stored, the caller wants the one after.
-      versions: append.parts.map(({ events }, n) => (versions[first + n] ?? 0) + (isStored ? events.length : 0)),
+      versions: append.parts.map(({ events }, at) => (versions[first + at] ?? 0) + (isStored ? events.length : 0)),
       positions,
+      at: storedAt ?? undefined,
     }
   })
 }

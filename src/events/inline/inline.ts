@@ -89,7 +89,7 @@ async function check(log: Log, append: Append, tx: Transaction): Promise<Checked
   ]
   const [outcome] = outcomesOf(
     [append],
-    [outcomes, failed, versions, append.parts.flatMap(part => part.events).map(() => 0)],
+    [outcomes, failed, versions, append.parts.flatMap(part => part.events).map(() => 0), null],
   )
   const active = new Map((names ?? []).map((name, at) => [name, numbers![at]!]))
   return { outcome: { ...outcome!, positions: [] }, base: (base ?? []) as number[], createdAt, active }

@@ -16,14 +16,15 @@ import type { Executor, Listener } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { type AnyTransaction, isOwnTransaction, runOutside } from '../../database/transaction.ts'
 import type { Log } from '../log.ts'
+import type { CommittedEvent } from './recent.ts'
 
 export interface Wake {
-  /** Events were committed by this process. */
-  appended(): void
+  /** Events were committed by this process; `committed` makes them, where all are known. */
+  appended(committed?: Committed): void
   /** The same in a transaction: sent after its commit, or with it if it is the user's own. */
   appendedIn(tx: AnyTransaction, executor: Executor): Promise<void>
   /** Calls `listener` after every append, until the function returned is called. Begins to listen on first use. */
-  onHint(listener: () => void): () => void
+  onHint(listener: Listening): () => void
   /** Whether no other process has sent a hint for a second. Others send theirs late, so theirs are not waited for. */
   isAlone(): boolean
   /** A consumer has changed: its lease is free, it was paused or reset, or a retry was requested. */
@@ -37,6 +38,11 @@ export interface Wake {
   close(): Promise<void>
 }
 
+/** Made only where a listener wants them. */
+export type Committed = () => readonly CommittedEvent[]
+
+type Listening = (committed?: Committed) => void
+
 /** The kinds of this file; those of other folders have names of their own. */
 const [events, consumers] = ['events', 'consumers'] as const
 
@@ -44,7 +50,7 @@ const aloneAfterMs = 1_000
 
 export function openWake(log: Log): Wake {
   const { database } = log
-  const listeners = new Map<string, Set<() => void>>()
+  const listeners = new Map<string, Set<Listening>>()
   let listener: Listener | undefined
   let othersSentAt = Number.NEGATIVE_INFINITY
   let isDeaf = false
@@ -53,8 +59,8 @@ export function openWake(log: Log): Wake {
 
   const payloadOf = (kind: string): string => (kind === events ? log.schema : `${log.schema}\n${kind}`)
 
-  const hint = (kind: string): void => {
-    for (const call of [...(listeners.get(kind) ?? [])]) call()
+  const hint = (kind: string, committed?: Committed): void => {
+    for (const call of [...(listeners.get(kind) ?? [])]) call(committed)
   }
   const receive = (payload: string): void => {
     const [what, sender] = payload.split('\n@')
@@ -67,8 +73,8 @@ export function openWake(log: Log): Wake {
   const receiveLocal = (channel: string, payload: string): void => {
     if (channel === log.channel) receive(payload)
   }
-  const send = (kind: string): void => {
-    hint(kind)
+  const send = (kind: string, committed?: Committed): void => {
+    hint(kind, committed)
     if (!closed) database.notify(log.channel, `${payloadOf(kind)}\n@${self}`)
   }
 
@@ -82,7 +88,7 @@ export function openWake(log: Log): Wake {
     )
   }
 
-  const on = (kind: string, call: () => void): (() => void) => {
+  const on = (kind: string, call: Listening): (() => void) => {
     const all = listeners.get(kind) ?? new Set()
     listeners.set(kind, all.add(call))
     // Only now: a store that nothing listens to is held by nothing.
@@ -95,7 +101,7 @@ export function openWake(log: Log): Wake {
   }
 
   return {
-    appended: () => send(events),
+    appended: committed => send(events, committed),
     async appendedIn(tx, executor) {
       if (isOwnTransaction(tx)) tx.afterCommit(() => send(events))
       // As text, because not every library of users can read the type void.
@@ -107,7 +113,7 @@ export function openWake(log: Log): Wake {
     isAlone: () => !isDeaf && elapsedMs() - othersSentAt > aloneAfterMs,
     changed: () => send(consumers),
     onChange: call => on(consumers, call),
-    send,
+    send: kind => send(kind),
     on,
     async close() {
       closed = true

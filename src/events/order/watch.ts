@@ -2,12 +2,16 @@
  * Waits for the log to grow, on behalf of every consumer, tail and `waitFor` of one store.
  *
  *     beyond(position) ──► waiters ──► loop: settle() ──► answers each waiter whose position is passed
- *                                       ▲ hint · poll · again after 2…250 ms while an append is open
+ *                           ▲           ▲ hint · poll · again after 2…250 ms while an append is open
+ *                           └── an append of this process, at the next position: settled by arithmetic
  *
  * Guarantees:
  * - One query answers all waiters; without waiters there are no queries. While only this
  *   process appends, a waiter that comes when no hint has come since the last query needs none of its own.
  * - A position is reported only when it is settled: every event up to it is visible or will never exist.
+ * - Everything up to a position is settled, and an append of this process was answered with the next one: then that one is
+ *   settled, too, because nothing lies between. Only followers that compare their place with their stored checkpoint take
+ *   that for an answer: a crash of the server, which only a look finds, would have undone their checkpoint, too.
  * - An append that is rolled back sends no hint. While one is open the loop therefore looks again, after 2 ms, then 4, up to
  *   250.
  *
@@ -18,6 +22,7 @@
 
 import { abortError, onAbort } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { elapsedMs } from '../../core/host.ts'
 import { openLoop } from '../../core/loop.ts'
 import { sql } from '../../database/sql.ts'
 import { channels } from '../../telemetry/telemetry.ts'
@@ -26,7 +31,8 @@ import { LogRewound } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { openSharedReads, type SharedReads } from '../read/shared.ts'
 import { type Settled, settle } from './order.ts'
-import type { Wake } from './wake.ts'
+import { type CommittedEvent, type RecentEvents, recentEvents } from './recent.ts'
+import type { Committed, Wake } from './wake.ts'
 
 export interface LogWatch extends HeadWatch {
   /** Reads near the end of the log, for all followers together. */
@@ -34,8 +40,11 @@ export interface LogWatch extends HeadWatch {
 }
 
 export interface HeadWatch {
-  /** Resolves once the log is settled beyond `after`, or at once if the server may have restarted since `seen`. */
-  beyond(after: number, seen: Settled | undefined, signal?: AbortSignal): Promise<Settled>
+  /**
+   * Resolves once the log is settled beyond `after`, or at once if the server may have restarted since `seen`. `isStored`:
+   * `after` is the stored checkpoint of the caller, which every write of the caller compares.
+   */
+  beyond(after: number, seen: Settled | undefined, signal?: AbortSignal, isStored?: boolean): Promise<Settled>
   /** Rejects all waiters. */
   close(reason: Error): void
 }
@@ -43,6 +52,7 @@ export interface HeadWatch {
 interface Waiter {
   readonly after: number
   readonly seen: Settled | undefined
+  readonly isStored: boolean
   readonly resolve: (settled: Settled) => void
   readonly reject: (error: unknown) => void
 }
@@ -51,14 +61,18 @@ interface Waiter {
 export interface Watched {
   settle(): Promise<Settled>
   /** Calls back on every hint until the function returned is called. */
-  listen(listener: () => void): () => void
+  listen(listener: (committed?: Committed) => void): () => void
   /** Whether the hints of this process alone tell of everything. Default: they do not. */
   isAlone?(): boolean
+  /** Where the events that this process has appended are kept for readers; without it all of them are read. */
+  readonly recent?: RecentEvents | undefined
 }
 
 export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
-  const watch = watchHead(log, { settle: () => settle(log), listen: wake.onHint, isAlone: wake.isAlone }, pollMs)
-  return { ...watch, reads: openSharedReads(log) }
+  const recent = recentEvents()
+  const { onHint: listen, isAlone } = wake
+  const watch = watchHead(log, { settle: () => settle(log), listen, isAlone, recent }, pollMs)
+  return { ...watch, reads: openSharedReads(log, recent) }
 }
 
 /** The same for any table whose positions are announced and settled like those of the log. */
@@ -68,18 +82,25 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch
   let unsettledLooks = 0
   let stopListening: (() => void) | undefined
   let closed: Error | undefined
-  /** The last answer, if nothing was open then and no hint has come since that look began. */
-  let lastKnown: Settled | undefined
+  /** As far as the log is known to be settled: by a look, and by arithmetic from there. */
+  let known: Settled | undefined
+  /** Hints of changes that only a look finds, and how many there had been when the last look began. */
   let hints = 0
+  let hintsSeen = -1
+  let arrived: CommittedEvent[] = []
+  let followedAt = Number.NEGATIVE_INFINITY
 
   return {
-    beyond(after, seen, signal) {
+    beyond(after, seen, signal, isStored = false) {
       if (closed !== undefined) return Promise.reject(closed)
       if (signal?.aborted) return Promise.reject(abortError(signal))
+      if (isStored) followedAt = elapsedMs()
+      if (isStored && isPassed(after, seen)) return Promise.resolve(known!)
       return new Promise<Settled>((resolve, reject) => {
         const waiter: Waiter = {
           after,
           seen,
+          isStored,
           resolve: value => leave(() => resolve(value)),
           reject: error => leave(() => reject(error)),
         }
@@ -92,8 +113,8 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch
         }
         waiters.add(waiter)
         stopListening ??= watched.listen(onHint)
-        const isKnown = lastKnown !== undefined && lastKnown === seen && lastKnown.settled <= after
-        if (isKnown && watched.isAlone?.() === true) loop.lookIn(pollMs)
+        const isCurrent = isQuiet() && isOf(seen) && known!.settled <= after
+        if (isCurrent && watched.isAlone?.() === true) loop.lookIn(pollMs)
         else loop.lookNow().catch(() => {})
       })
     },
@@ -104,11 +125,58 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch
     },
   }
 
+  /** Whether nothing was open at the last look, and nothing has changed since but by appends that are settled. */
+  function isQuiet(): boolean {
+    return known !== undefined && hints === hintsSeen && known.settled === known.head
+  }
+
+  /** Whether it is from the same time without a restart or another server. */
+  function isOf(seen: Settled | undefined): boolean {
+    return known !== undefined && known.epoch === seen?.epoch && known.timeline === seen.timeline
+  }
+
+  function isPassed(after: number, seen: Settled | undefined): boolean {
+    return isOf(seen) && known!.settled > after
+  }
+
   /** It goes on listening: a hint that comes between two waits says that the second one needs a look. */
-  function onHint(): void {
+  function onHint(committed?: Committed): void {
+    if (committed === undefined || watched.recent === undefined || !isFollowed()) {
+      mustLook()
+      return
+    }
+    if (arrived.length === 0) queueMicrotask(takeArrived)
+    arrived.push(...committed())
+  }
+
+  function mustLook(): void {
     hints++
-    lastKnown = undefined
     if (waiters.size > 0) loop.lookSoon()
+  }
+
+  /** Whether anyone takes an answer by arithmetic: one who waits, or who works on the last one. */
+  function isFollowed(): boolean {
+    return elapsedMs() - followedAt < pollMs || [...waiters].some(({ isStored }) => isStored)
+  }
+
+  /** The answers of one group come in any order, within a turn. [order-6] */
+  function takeArrived(): void {
+    const events = arrived
+    arrived = []
+    watched.recent!.add(events)
+    addUp()
+    for (const waiter of [...waiters])
+      if (waiter.isStored && isPassed(waiter.after, waiter.seen)) waiter.resolve(known!)
+    const settled = known?.settled ?? 0
+    if (events.some(({ position }) => position > settled)) mustLook()
+    else if ([...waiters].some(({ after }) => after < settled)) loop.lookSoon()
+  }
+
+  function addUp(): void {
+    if (known === undefined || watched.recent === undefined) return
+    let { settled } = known
+    while (watched.recent.has(settled + 1)) settled++
+    if (settled > known.settled) known = { ...known, settled, head: Math.max(known.head, settled) }
   }
 
   // [order-5]
@@ -117,10 +185,20 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch
     const present = [...waiters]
     const hintsBefore = hints
     const settled = await watched.settle()
-    lastKnown = hints === hintsBefore && settled.settled === settled.head ? settled : undefined
+    know(settled, hintsBefore)
     unsettledLooks = settled.settled < settled.head ? unsettledLooks + 1 : 0
     for (const waiter of present) if (waiters.has(waiter)) answer(waiter, settled)
     return unsettledLooks > 0 ? Math.min(2 * 2 ** Math.min(unsettledLooks - 1, 10), 250) : undefined
+  }
+
+  function know(settled: Settled, hintsBefore: number): void {
+    const isSame = known?.epoch === settled.epoch && known.timeline === settled.timeline
+    if (!isSame) watched.recent?.forget()
+    // Appends that were answered during the look may be beyond it.
+    if (!isSame || known!.settled <= settled.settled) known = settled
+    else if (known!.head < settled.head) known = { ...known!, head: settled.head }
+    addUp()
+    hintsSeen = hintsBefore
   }
 
   function onFailure(error: unknown): void {

@@ -59,6 +59,12 @@ export async function readPage(log: Log, request: PageRequest, executor: Executo
   }
 }
 
+/** The page of rows that are at hand. */
+export async function pageOfRows(log: Log, rows: readonly unknown[][], reached: number, bytes: number): Promise<Page> {
+  const { events, faults } = await shaped(log, rows)
+  return { events, reached, faults: withLargeEvents(events, faults), bytes }
+}
+
 /** Whether the page is fetched as raw COPY bytes, so that it can be prefetched before decoding. */
 export function isCopied({ filter, after, to, limit }: PageRequest): boolean {
   return isWorthCopying(filter, after, to, limit)

@@ -1,11 +1,13 @@
 /**
  * Reads near the end of the log, shared. There many followers want the same events at the same moment: one read, without a
- * filter, serves all of them, and each takes the events that it wants. Consumers and tails of a store share them.
+ * filter, serves all of them, and each takes the events that it wants. Consumers and tails of a store share them. Events
+ * that this process has appended itself are not read at all.
  */
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
+import type { RecentEvents } from '../order/recent.ts'
 import type { EventFilter } from './log.ts'
-import { matches, type Page, readPage } from './page.ts'
+import { matches, type Page, pageOfRows, readPage } from './page.ts'
 
 export interface SharedReads {
   /**
@@ -33,7 +35,7 @@ export const maxShared = 500
 /** The number of cached reads: followers in one process are seldom further apart. */
 const keptReads = 4
 
-export function openSharedReads(log: Log): SharedReads {
+export function openSharedReads(log: Log, recent: RecentEvents): SharedReads {
   let kept: SharedRead[] = []
 
   let answers: { readonly question: string; readonly answer: Promise<unknown> }[] = []
@@ -43,7 +45,7 @@ export function openSharedReads(log: Log): SharedReads {
       read.epoch === epoch && read.after <= after && after < read.reached && read.to >= to
     const known = kept.find(covers)
     if (known !== undefined) return known
-    const page = readPage(log, { filter: {}, after, to, limit: maxShared })
+    const page = pageOf(after, to)
     const read: SharedRead = { after, to, epoch, page, reached: to }
     kept = [...kept, read].slice(-keptReads)
     page.then(
@@ -55,6 +57,18 @@ export function openSharedReads(log: Log): SharedReads {
       },
     )
     return read
+  }
+
+  const pageOf = (after: number, to: number): Promise<Page> => {
+    const own = recent.between(after, to)
+    if (own === undefined) return readPage(log, { filter: {}, after, to, limit: maxShared })
+    const bytes = own.reduce((sum, each) => sum + each.bytes, 0)
+    return pageOfRows(
+      log,
+      own.map(({ row }) => row),
+      to,
+      bytes,
+    )
   }
 
   return {
@@ -76,6 +90,7 @@ export function openSharedReads(log: Log): SharedReads {
     },
     forget() {
       kept = []
+      recent.forget()
     },
   }
 }

@@ -20,7 +20,8 @@ import { activityPositions } from '../insight/activity.sql.ts'
  */
 export function readSettled(checkpoint: Fragment): Fragment {
   return fragment`
-  select jsonb_agg(jsonb_build_array(w.correlation_id, w.last_type, w.started_at, w.updated_at, w.parent, w.reason))
+  select jsonb_agg(jsonb_build_array(
+      w.correlation_id, w.last_type, w.started_at, w.updated_at, w.parent, w.reason, w.attributes))
     into settled
     from ~workflows as w
     where w.correlation_id = any(p_watched)
@@ -126,7 +127,7 @@ export const admit: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly }
  * Flushed to the disk only with executions that have ended: for others nothing is lost without it, for the reasons that
  * the dispatcher and the claim have. [early-3]
  */
-export const dispatchPage: SqlFunction = plpgsql({ revision: 3, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
+export const dispatchPage: SqlFunction = plpgsql({ revision: 4, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
   create function ~workflow_dispatch_page(
     p_consumer text,
     p_fence bigint,

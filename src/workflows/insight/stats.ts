@@ -60,13 +60,18 @@ export async function readStats(log: Log): Promise<WorkflowStats> {
   }
 }
 
-/** Each owner has rows of its own: there are as many as workers. */
+/** Each owner has a row of its own: there are as many as workers. */
 export async function readTotals(log: Log): Promise<Map<string, number>> {
-  const rows = await log.database.run<{ name: string; value: number }>(sql`/* workflows.totals */
-    select name, sum(value)::float8 as value
-    from ${workflowNames(log).workflow_counters}
-    group by name`)
-  return new Map(rows.map(({ name, value }) => [name, value]))
+  const [row] = await log.database.run<Record<string, number | null>>(sql`/* workflows.totals */
+    select sum(active)::float8 as active,
+      sum(cancelled)::float8 as cancelled,
+      sum(completed)::float8 as completed,
+      sum(dispatched)::float8 as dispatched,
+      sum(events)::float8 as events,
+      sum(failed)::float8 as failed,
+      sum(workflows)::float8 as workflows
+    from ${workflowNames(log).workflow_counters}`)
+  return new Map(Object.entries(row!).map(([name, value]) => [name, value ?? 0]))
 }
 
 /** In the text of the statement, as each state is: each is counted by an index that holds nothing else. */

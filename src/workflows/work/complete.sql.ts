@@ -4,6 +4,7 @@
 import { fragment } from '../../database/sql.ts'
 import { byIndexOnly, inIndexOrder, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 import { activityPositions } from '../insight/activity.sql.ts'
+import { readSettled } from '../dispatch/dispatch.sql.ts'
 import { beginExecutions } from './claim.sql.ts'
 
 /**
@@ -202,6 +203,24 @@ export const complete: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnl
     if p_lanes is not null then
       begun := ~workflow_advance(p_owner => p_owner, p_lanes => p_lanes, p_next => p_next, p_grace_ms => p_grace_ms);
     end if;
+  end`
+
+/**
+ * Of the workflows p_watched those that are settled, after `complete` in the same statement. An event that is dispatched
+ * meanwhile is in the log beyond the checkpoint that is read here, or has raised `open`.
+ */
+export const settledBy: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+  create function ~workflow_settled(p_watched text[], out settled jsonb)
+  declare
+    reached bigint;
+  begin
+    if p_watched is null then
+      return;
+    end if;
+    select c.checkpoint into reached
+      from ~consumers as c
+      where c.name = 'workflows';
+    ${readSettled(fragment`coalesce(reached, 0)`)}
   end`
 
 /**

@@ -32,6 +32,7 @@ import type { WorkflowHints } from '../hints.ts'
 import { completeMoves, moveBatches } from '../joins/joins.ts'
 import { loadRoutes } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
+import type { SettledRow, SettledWatch } from '../settled.ts'
 import { isPlain, type Outcome } from './outcome.ts'
 
 export interface Completer {
@@ -53,6 +54,7 @@ export interface CompleterParts {
   readonly log: Log
   readonly hints: WorkflowHints
   readonly append: AppendIn
+  readonly settledWatch: SettledWatch
 }
 
 export interface CompleterOptions {
@@ -161,14 +163,15 @@ export function wasIdleTooLong(error: unknown): boolean {
 
 const idleInTransactionTimeout = '25P03'
 
-/** Outcomes without effects: one statement. */
+/** Outcomes without effects: one statement, which also answers callers that wait for their workflows. */
 async function completePlain(
-  { log, hints }: CompleterParts,
+  { log, hints, settledWatch }: CompleterParts,
   options: CompleterOptions,
   entries: readonly Entry[],
 ): Promise<Map<Entry, Completed>> {
-  const stored = await storeOutcomes(log.database, log, options, entries)
-  hints.ended()
+  const watched = settledWatch.watched(entries.map(({ outcome }) => outcome.execution.correlationId))
+  const stored = await storeOutcomes(log.database, log, options, entries, watched.ids)
+  settledWatch.quietly(() => watched.answer(stored.settled), hints.ended)
   if (entries.some(makesReady)) hints.ready()
   return new Map(entries.map(entry => [entry, completedOf(entry, stored)]))
 }
@@ -278,6 +281,8 @@ interface StoredOutcomes {
   readonly accepted: ReadonlySet<string>
   /** The executions that began with them, of those that were to. */
   readonly begun: ReadonlySet<string>
+  /** Of the watched workflows those that are settled. */
+  readonly settled: readonly SettledRow[]
 }
 
 async function storeOutcomes(
@@ -285,6 +290,7 @@ async function storeOutcomes(
   log: Log,
   { owner, graceMs }: CompleterOptions,
   entries: readonly Entry[],
+  watched: readonly string[] = [],
 ): Promise<StoredOutcomes> {
   const { correlations, lanes, executions } = lockedBy(entries)
   const outcomes = entries.map(({ outcome }) => outcome)
@@ -292,10 +298,11 @@ async function storeOutcomes(
   const results = outcomes.map(({ activity, emitted }) =>
     activity === 'completed' ? (attemptResult(emitted) ?? null) : null,
   )
+  const names = workflowNames(log)
   const hasErrors = outcomes.some(({ error }) => error !== undefined)
   const [row] = await executor.runArrays(sql`/* workflows.complete */
-    select accepted, begun
-    from ${workflowNames(log).workflow_complete}(
+    select done.accepted, done.begun, now.settled
+    from ${names.workflow_complete}(
       p_owner => ${owner}::text,
       p_correlations => ${correlations}::text[],
       p_lanes => ${lanes}::text[],
@@ -310,9 +317,11 @@ async function storeOutcomes(
       p_errors => ${hasErrors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
       p_next => ${next.length === 0 ? null : next}::uuid[],
       p_grace_ms => ${graceMs}::integer,
-      p_clean => ${outcomes.some(({ hasSteps }) => hasSteps)}::boolean)`)
-  const [accepted, begun] = row ?? []
-  return { accepted: idsOf(accepted), begun: idsOf(begun) }
+      p_clean => ${outcomes.some(({ hasSteps }) => hasSteps)}::boolean) as done
+    cross join lateral ${names.workflow_settled}(
+      p_watched => case when done.accepted is not null then ${watched.length === 0 ? null : watched}::text[] end) as now`)
+  const [accepted, begun, settled] = row ?? []
+  return { accepted: idsOf(accepted), begun: idsOf(begun), settled: (settled ?? []) as SettledRow[] }
 }
 
 /** The rows that storing these outcomes locks, in the order in which they are locked everywhere. */

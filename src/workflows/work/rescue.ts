@@ -74,8 +74,11 @@ async function foldCounters(log: Pick<Log, 'schema'>, tx: Transaction, owner: st
     with gone as (
       delete from ${names.workflow_counters}
       where owner = ${owner}::text
-      returning name, value)
-    select ${names.workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
+      returning *)
+    select ${names.workflow_count}(
+      p_owner => 'total',
+      p_names => array['active', 'cancelled', 'completed', 'dispatched', 'events', 'failed', 'workflows'],
+      p_by => array[active, cancelled, completed, dispatched, events, failed, workflows])
     from gone`)
 }
 

@@ -243,7 +243,7 @@ export async function inconsistencies(query: Query): Promise<string[]> {
 
 async function wrongCounters(query: Query): Promise<string[]> {
   const rows = await query<{ name: string; kept: number; real: number }>(`
-    select r.name, coalesce((select sum(c.value) from ~workflow_counters as c where c.name = r.name), 0)::integer as kept,
+    select r.name, coalesce((select sum((to_jsonb(c)->>r.name)::bigint) from ~workflow_counters as c), 0)::integer as kept,
       r.n::integer as real
     from (
       select 'workflows', count(*) from ~workflows
