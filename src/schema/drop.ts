@@ -3,12 +3,12 @@
  * program then.
  */
 
-import type { Database } from '../database/database.ts'
+import type { Database, Transaction } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 import { SchemaMissing } from './errors.ts'
 
 export async function dropSchema(database: Database, schema: string): Promise<{ readonly tables: number }> {
-  return database.transaction(async tx => {
+  const work = async (tx: Transaction): Promise<{ readonly tables: number }> => {
     const [row] = await tx.run<{ tables: number; store: boolean }>(sql`/* schema.contents */
       select count(*)::integer as tables,
         coalesce(bool_or(table_name = 'migrations'), false) as store
@@ -19,5 +19,6 @@ export async function dropSchema(database: Database, schema: string): Promise<{ 
     await tx.run(sql`/* schema.drop */
       drop schema ${identifier(schema)} cascade`)
     return { tables: row!.tables }
-  })
+  }
+  return database.transaction(work, { changesTables: true })
 }

@@ -98,7 +98,7 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
       for (const { declared } of projection.tables) await makeShadow(log, tx, shadowOf(declared))
       return
     }
-  })
+  }, { changesTables: true })
 }
 
 /** Deletes the row, its dead letters and the tables. */

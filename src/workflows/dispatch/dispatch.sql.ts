@@ -126,7 +126,7 @@ export const admit: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly }
  * Flushed to the disk only with executions that have ended: for others nothing is lost without it, for the reasons that
  * the dispatcher and the claim have. [early-3]
  */
-export const dispatchPage: SqlFunction = plpgsql({ revision: 3, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
+export const dispatchPage: SqlFunction = plpgsql({ revision: 4, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
   create function ~workflow_dispatch_page(
     p_consumer text,
     p_fence bigint,
@@ -285,14 +285,14 @@ export const dispatchPage: SqlFunction = plpgsql({ revision: 3, settings: [...by
       select g.id, g.position, g.route, g.correlation_id,
         (extract(epoch from begun_at) * 1000)::bigint + g.priority * 10000,
         case when g.state is null then begun_at else p_began_at end,
-        case when g.delay_ms > 0 then begun_at + make_interval(secs => g.delay_ms / 1000.0) end,
-        begun_at + make_interval(secs => g.deadline_ms / 1000.0),
+        case when g.delay_ms > 0 then ~later(p_at => begun_at, p_ms => g.delay_ms) end,
+        case when g.deadline_ms is not null then ~later(p_at => begun_at, p_ms => g.deadline_ms) end,
         case when g.begins then 'running' when g.delay_ms > 0 then 'delayed' else 'ready' end,
         case when g.begins then p_worker_fence else 0 end,
         case when g.begins then p_worker end,
         case when g.begins then 1 else 0 end,
         case when g.begins then begun_at end,
-        case when g.begins then begun_at + make_interval(secs => (g.timeout_ms::bigint + p_grace_ms) / 1000.0) end
+        case when g.begins then ~later(p_at => begun_at, p_ms => g.timeout_ms::bigint + p_grace_ms) end
       from given as g
       where not g.has_ended
       order by g.position),

@@ -70,13 +70,16 @@ function executionsLeft(log: Pick<Log, 'schema'>, tx: Transaction, owner: string
 
 async function foldCounters(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<void> {
   const names = workflowNames(log)
+  const gone = await tx.run<{ name: string; value: number }>(sql`/* workflows.take_counters */
+    delete from ${names.workflow_counters}
+    where owner = ${owner}::text
+    returning name, value`)
+  if (gone.length === 0) return
   await tx.run(sql`/* workflows.fold_counters */
-    with gone as (
-      delete from ${names.workflow_counters}
-      where owner = ${owner}::text
-      returning name, value)
-    select ${names.workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
-    from gone`)
+    select ${names.workflow_count}(
+      p_owner => 'total',
+      p_names => ${gone.map(({ name }) => name)}::text[],
+      p_by => ${gone.map(({ value }) => value)}::bigint[])`)
 }
 
 /**
