@@ -63,7 +63,7 @@ export function openNodes(home: Database, open: (node: string) => Promise<Databa
   const begin = (node: string): Reached => {
     const reached: Reached = { opening: connect(node), database: undefined, failedAt: undefined }
     nodes.set(node, reached)
-    reached.opening.then(database => {
+    void reached.opening.then(database => {
       reached.database = database
       if (database === undefined) reached.failedAt = elapsedMs()
     })

@@ -146,7 +146,7 @@ test('compensation waits for an attempt that ignores its signal until its time l
   expect(await flow.status()).toMatchObject({ state: 'compensating', pending: 1 })
 
   await shop.query(
-    `update ~workflow_executions set deadline_at = clock_timestamp() - interval '1 second' where state = 'stopping'`,
+    `update ~workflow_executions set deadline_at = now() - interval '1 second' where state = 'stopping'`,
   )
   const ended = await flow.waitUntilSettled()
   never.resolve()
