@@ -337,6 +337,7 @@ const optionsOfCalls = {
       idleMs: true,
       lockTimeoutMs: true,
       isolation: true,
+      changesTables: true,
       signal: true,
     }),
   ],

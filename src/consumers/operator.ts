@@ -10,7 +10,7 @@
 import { nearestName } from '../core/name.ts'
 import { checkWhole, maxPosition } from '../core/options.ts'
 import { retry } from '../core/retry.ts'
-import type { Executor } from '../database/database.ts'
+import type { Executor, TransactionOptions } from '../database/database.ts'
 import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { closeAfter, lockOpen } from './dead-letters/row.ts'
@@ -338,8 +338,13 @@ async function refuseMissing(
 }
 
 /** In the caller's transaction, or in one of our own. */
-export async function together(log: Log, executor: Executor, work: (tx: Executor) => Promise<void>): Promise<void> {
+export async function together(
+  log: Log,
+  executor: Executor,
+  work: (tx: Executor) => Promise<void>,
+  options?: TransactionOptions,
+): Promise<void> {
   // A retry of a dead letter may hold one of the rows for a moment.
   const again = { retries: 3 }
-  await (executor === log.database ? retry(() => log.database.transaction(work), again) : work(executor))
+  await (executor === log.database ? retry(() => log.database.transaction(work, options), again) : work(executor))
 }

@@ -30,7 +30,7 @@ export async function removeConsumers(
   executor: Executor = log.database,
   { dropTables = false }: RemoveOptions = {},
 ): Promise<void> {
-  await together(log, executor, async given => {
+  const work = async (given: Executor): Promise<void> => {
     // `together` gives a transaction of its own; a caller that passes one on has it from the database, too.
     const tx = given as Transaction
     const rows = await readRemoved(log, names, tx)
@@ -44,7 +44,8 @@ export async function removeConsumers(
     await forget(log, all, tx)
     await removeAll(log, all, tx)
     for (const row of rows) if (dropTables || row.rebuilds !== null) await dropTablesOf(log, row, tx)
-  })
+  }
+  await together(log, executor, work, { changesTables: true })
 }
 
 interface RemovedRow {

@@ -112,6 +112,8 @@ export interface TransactionOptions {
   /** How long one of its statements may wait for a lock. Default: `timeoutMs`. */
   lockTimeoutMs?: number | undefined
   isolation?: 'read committed' | 'repeatable read' | 'serializable' | undefined
+  /** Whether it makes, changes or drops tables. On a cluster it then goes to the node that takes such changes. Default false. */
+  changesTables?: boolean | undefined
 }
 
 export interface Listener {

@@ -5,6 +5,7 @@
 import { type Page, type PageOptions, pageOfAll } from '../core/page.ts'
 import type { Database } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
+import { readTableFacts } from '../schema/table-facts.ts'
 import type { IndexAdvice } from './advisor.ts'
 import type { DocumentParts } from './collection.ts'
 import type { Documents } from './documents.ts'
@@ -35,14 +36,13 @@ export async function listLargeTables(database: Database, schema: string): Promi
     where n.nspname = ${schema}::text
       and c.relkind = 'r'
       and c.relname not like '%\\_\\_%'
-      and c.reltoastrelid <> 0
-      and pg_relation_size(c.reltoastrelid) > 0
       and (select count(*)
         from pg_attribute as a
         where a.attrelid = c.oid
           and a.attname in ('id', 'body', 'version', 'created_at', 'updated_at', 'deleted_at')) = 6
     order by c.relname`)
-  return rows.map(({ name }) => name)
+  const facts = await readTableFacts(database, schema)
+  return rows.map(({ name }) => name).filter(name => (facts.get(name)?.toastBytes ?? 0) > 0)
 }
 
 export async function listCollections(
@@ -52,12 +52,10 @@ export async function listCollections(
 ): Promise<Page<CollectionDescription>> {
   const rows = await database.run<{
     name: string
-    estimate: number
-    bytes: number
     indexes: string[] | null
     history: boolean
   }>(sql`/* documents.collections */
-    select c.relname::text as name, c.reltuples::float8 as estimate, pg_total_relation_size(c.oid)::float8 as bytes,
+    select c.relname::text as name,
       (select jsonb_agg(i.relname::text order by i.relname)
         from pg_index as x
         join pg_class as i on i.oid = x.indexrelid
@@ -77,15 +75,21 @@ export async function listCollections(
         where a.attrelid = c.oid
           and a.attname in ('id', 'body', 'version', 'created_at', 'updated_at', 'deleted_at')) = 6
     order by c.relname`)
+  const facts = await readTableFacts(database, schema.name)
   const found = rows.map(row => ({
     name: row.name,
     isOpen: opened.has(row.name),
     isProjection: isProjection(row.name),
-    estimate: row.estimate < 0 ? undefined : row.estimate,
-    bytes: row.bytes,
+    estimate: estimated(facts.get(row.name)?.estimate),
+    bytes: facts.get(row.name)?.bytes ?? 0,
     indexes: row.indexes ?? [],
     hasHistory: row.history,
     advice: opened.get(row.name)?.adviseIndexes() ?? [],
   }))
   return pageOfAll('store.documents.list', found, options, each => each.name)
+}
+
+/** Below zero: the server has never looked. */
+function estimated(rows = -1): number | undefined {
+  return rows < 0 ? undefined : rows
 }

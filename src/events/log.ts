@@ -4,7 +4,7 @@ import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Clock } from '../core/clock.ts'
 import type { Ids } from '../core/id.ts'
 import type { Database } from '../database/database.ts'
-import { type Identifier, identifier } from '../database/sql.ts'
+import { type Fragment, fragment, type Identifier, identifier } from '../database/sql.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import type { InlineRegistry } from './inline/registry.ts'
 import type { Upcasters } from './read/upcast.ts'
@@ -57,4 +57,12 @@ const objects = [
 
 export function logNames(schema: string): LogNames {
   return Object.fromEntries(objects.map(object => [object, identifier(schema, object)])) as LogNames
+}
+
+/**
+ * The from clause of a lock on a number: one row. An advisory lock belongs to one server, and with a table of the log in its
+ * statement it is taken on the server that has the log, whichever the client is connected to.
+ */
+export function whereLogIs({ names }: Pick<Log, 'names'>): Fragment {
+  return fragment`${names.inline_changes} as one`
 }

@@ -86,7 +86,7 @@ function tryToMigrate(database: Database, target: Target, options: SyncOptions):
     }
     return plan
   }
-  return database.transaction(work, { timeoutMs, signal, isolation: 'read committed' })
+  return database.transaction(work, { timeoutMs, signal, isolation: 'read committed', changesTables: true })
 }
 
 /**
@@ -115,7 +115,7 @@ function tryToBuild(database: Database, target: Target, plan: Plan, options: Syn
     })
     return true
   }
-  return database.transaction(work, { timeoutMs, signal, isolation: 'read committed' })
+  return database.transaction(work, { timeoutMs, signal, isolation: 'read committed', changesTables: true })
 }
 
 /** Sent as plain text: a statement that is never sent again is not worth preparing. */

@@ -32,7 +32,7 @@
  * Deliberately not here: going back (restore a backup instead), and partitions.
  */
 import { InvalidName } from '../core/errors.ts'
-import type { Database } from '../database/database.ts'
+import type { Database, Transaction } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 import { type CheckResult, checkSchema, refuseSequenceBehind } from './check.ts'
 import type { Step } from './difference.ts'
@@ -138,7 +138,7 @@ function checkSchemaName(schema: string): void {
 
 /** Refused if the schema has no store in it: it belongs to another program then. */
 async function dropSchema(database: Database, schema: string): Promise<{ readonly tables: number }> {
-  return database.transaction(async tx => {
+  const work = async (tx: Transaction): Promise<{ readonly tables: number }> => {
     const [row] = await tx.run<{ tables: number; store: boolean }>(sql`/* schema.contents */
       select count(*)::integer as tables,
         coalesce(bool_or(table_name = 'migrations'), false) as store
@@ -149,5 +149,6 @@ async function dropSchema(database: Database, schema: string): Promise<{ readonl
     await tx.run(sql`/* schema.drop */
       drop schema ${identifier(schema)} cascade`)
     return { tables: row!.tables }
-  })
+  }
+  return database.transaction(work, { changesTables: true })
 }

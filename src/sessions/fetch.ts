@@ -10,7 +10,7 @@ import { snapshotOf } from '../aggregates/snapshot.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Alongside, AppendResult } from '../events/append/send.ts'
-import type { Log } from '../events/log.ts'
+import { type Log, whereLogIs } from '../events/log.ts'
 
 /** A stream that a session has fetched. */
 export interface Fetched {
@@ -83,9 +83,11 @@ function admitted(loaded: Loaded, admit: (call: string) => void): LoadedAggregat
  * Appends of any process to the stream wait until the transaction ends. A stream without events has no row to lock: an
  * advisory lock keeps out others that lock it, and an append that does not wins the race, as ever.
  */
-export async function lockStream({ names }: Log, stream: string, tx: Executor): Promise<void> {
+export async function lockStream(log: Log, stream: string, tx: Executor): Promise<void> {
+  const { names } = log
   await tx.run(sql`/* sessions.lock_new */
-    select pg_advisory_xact_lock(hashtextextended(${stream}::text, ${names.streams.quoted}::text::regclass::oid::bigint))::text`)
+    select pg_advisory_xact_lock(hashtextextended(${stream}::text, ${names.streams.quoted}::text::regclass::oid::bigint))::text
+    from ${whereLogIs(log)}`)
   await tx.run(sql`/* sessions.lock_stream */
     select
     from ${names.streams} as s

@@ -11,7 +11,7 @@ import { canonicalJson } from '../core/json.ts'
 import { nearestName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import type { Log } from '../events/log.ts'
+import { type Log, whereLogIs } from '../events/log.ts'
 import { SubscriptionMismatch } from './errors.ts'
 import type { StoredOptions, SubscriptionOptions } from './options.ts'
 import { hash } from './reader.ts'
@@ -84,8 +84,9 @@ export async function storedRows(
 export async function lockSubscription(log: Log, tx: Executor, subscription: string): Promise<void> {
   await tx.run(sql`/* subscriptions.lock */
     select pg_advisory_xact_lock(
-      ${consumerNames(log).consumers.quoted}::regclass::oid::bigint::bit(32)::integer,
-      ${hash(subscription) | 0}::integer)`)
+      ${consumerNames(log).consumers.quoted}::text::regclass::oid::bigint::bit(32)::integer,
+      ${hash(subscription) | 0}::integer)::text
+    from ${whereLogIs(log)}`)
 }
 
 /** Holders of the old filter must not continue with it, so they lose their leases. */

@@ -144,9 +144,9 @@ export async function openDirectory(
         const [row] = await executor.run<Row>(sql`/* tenants.hold */
           update ${tenants}
           set mover = ${mover}::text,
-            mover_until = clock_timestamp() + make_interval(secs => ${holdMs}::float8 / 1000)
+            mover_until = now() + make_interval(secs => ${holdMs}::float8 / 1000)
           where tenant = ${tenant}::text
-            and (mover = ${mover}::text or mover_until is null or mover_until < clock_timestamp())
+            and (mover = ${mover}::text or mover_until is null or mover_until < now())
           returning tenant, server, schema, state, epoch, moving_to`)
         if (row !== undefined) return movableOf(row)
         if ((await readRow(executor, tenant)) === undefined) throw new TenantNotFound({ tenant })

@@ -15,6 +15,7 @@ import { shareListeners } from '../database/handle.ts'
 import { sql } from '../database/sql.ts'
 import { unfinishedMigrations } from '../transfer/export/selection.ts'
 import { type Cluster, findCluster } from './cluster.ts'
+import { type Nodes, openNodes } from './nodes.ts'
 import { hasNoOtherPrefix } from './prefix-mark.ts'
 import { schemaOfTenant, tenantOfSchema } from './tenant-name.ts'
 
@@ -37,6 +38,8 @@ export interface Placements {
   readonly prefix: string
   /** The cluster that places the tenants; undefined if there is none. */
   readonly cluster?: Cluster | undefined
+  /** The nodes of the cluster, for calls that concern one tenant; undefined where only the address given is used. */
+  readonly nodes?: Nodes | undefined
   /** Looks the tenant up, every time. */
   find(tenant: string): Promise<Placement | undefined>
   list(): Promise<Placement[]>
@@ -56,10 +59,15 @@ export interface Placements {
 /** The name of the only server. */
 const onlyServer = 'default'
 
-/** All tenants in one database. */
-export async function schemaPlacements(given: Database, prefix: string): Promise<Placements> {
+/** All tenants in one database. `openNode` connects to a node of the cluster that the database belongs to, if it does. */
+export async function schemaPlacements(
+  given: Database,
+  prefix: string,
+  openNode?: (node: string) => Promise<Database>,
+): Promise<Placements> {
   const cluster = await findCluster(given)
   const database = shareListeners(given)
+  const nodes = cluster === undefined || openNode === undefined ? undefined : openNodes(database, openNode)
   const placementOf = (tenant: string, nodes?: ReadonlyMap<string, string>): Placement => ({
     tenant,
     server: nodes?.get(schemaOfTenant(tenant, prefix)) ?? onlyServer,
@@ -86,6 +94,7 @@ export async function schemaPlacements(given: Database, prefix: string): Promise
     traits: database,
     prefix,
     cluster,
+    nodes,
     async find(tenant) {
       const found = await readSchemas(schemaOfTenant(tenant, prefix))
       if (found.length === 0) return undefined
@@ -115,6 +124,8 @@ export async function schemaPlacements(given: Database, prefix: string): Promise
     servers: async () => (cluster === undefined ? [onlyServer] : cluster.nodes()),
     home: database,
     databaseOf: async () => database,
-    close: closeMs => database.close(closeMs),
+    async close(closeMs) {
+      await Promise.all([nodes?.close(closeMs), database.close(closeMs)])
+    },
   }
 }

@@ -8,6 +8,7 @@ import { identifier, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
 import type { Schema } from '../schema/schema.ts'
+import { readTableFacts } from '../schema/table-facts.ts'
 import type { Placement } from './placement.ts'
 
 export interface TenantStatus extends Placement {
@@ -35,19 +36,10 @@ export async function readTenantStatus(
   if (status === 'missing')
     return { ...placement, version: 0, pending, drift: [], bytes: 0, events: 0, head: 0, lag: 0 }
   const { problems } = await schema.check()
-  const [row] = await database.run<{ version: number; bytes: number; events: number }>(
-    sql`/* tenants.size */
-      select
-        (select coalesce(max(id), 0) from ${identifier(placement.schema, 'migrations')}) as version,
-        (select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
-          from pg_class as c
-          join pg_namespace as n on n.oid = c.relnamespace
-          where n.nspname = ${placement.schema}::text
-            and c.relkind = 'r') as bytes,
-        (select greatest(c.reltuples, 0)::float8
-          from pg_class as c
-          where c.oid = ${log.names.events.quoted}::text::regclass) as events`,
-  )
+  const [row] = await database.run<{ version: number }>(sql`/* tenants.version */
+    select coalesce(max(id), 0) as version
+    from ${identifier(placement.schema, 'migrations')}`)
+  const facts = await readTableFacts(database, placement.schema)
   const { head } = await settle(log)
   const consumers = await readStatus(log)
   const lags = consumers.filter(({ isPaused, state }) => !isPaused && state !== 'inline').map(({ lag }) => lag)
@@ -56,8 +48,8 @@ export async function readTenantStatus(
     version: row!.version,
     pending,
     drift: problems.map(({ object, problem }) => `${object} ${problem}`),
-    bytes: row!.bytes,
-    events: row!.events,
+    bytes: [...facts.values()].reduce((sum, { bytes }) => sum + bytes, 0),
+    events: Math.max(0, facts.get('events')?.estimate ?? 0),
     head,
     lag: Math.max(0, ...lags),
   }

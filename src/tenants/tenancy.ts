@@ -15,6 +15,7 @@ import type { OpenRunners } from '../consumers/runners/runners.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
 import { openPostgres, type PostgresOptions } from '../database/postgres/postgres.ts'
+import { openWithLooks } from '../database/postgres/with-looks.ts'
 import type { Log } from '../events/log.ts'
 import type { Wake } from '../events/order/wake.ts'
 import type { Schema } from '../schema/schema.ts'
@@ -159,8 +160,13 @@ async function openPlacements<S>(
   tenancy: Tenancy,
   { prefix, create, pool, database }: TenancyOptions<S>,
 ): Promise<{ placements: Placements; directory: Directory | undefined }> {
-  if (tenancy === 'schema')
-    return { placements: await schemaPlacements(await database(), prefix), directory: undefined }
+  if (tenancy === 'schema') {
+    const { url } = pool
+    const openNode = (node: string): Promise<Database> => openWithLooks({ ...pool, url: urlOfNode(url!, node) })
+    const opened = await database()
+    const placements = await schemaPlacements(opened, prefix, url ? openNode : undefined)
+    return { placements, directory: undefined }
+  }
   if (typeof tenancy !== 'object' || typeof tenancy.directory !== 'string')
     throw new InvalidOption({
       option: 'tenancy',
@@ -176,6 +182,15 @@ async function openPlacements<S>(
     await own.close(0)
     throw error
   }
+}
+
+/** The same user, database and settings on a node of the cluster. */
+function urlOfNode(url: string, node: string): string {
+  const at = new URL(url)
+  at.searchParams.delete('host')
+  at.searchParams.delete('port')
+  at.host = node
+  return at.href
 }
 
 /** Returns the tenant of the current call; undefined if it has none. */

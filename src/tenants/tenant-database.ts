@@ -9,11 +9,16 @@
  * looked up again. So a lookup costs nothing as long as nothing happens, and no call can reach a place that the tenant has
  * left, because the schema there has another name by then.
  *
+ * On a cluster every node finds the tenant's rows, and the place is the node that has them, where that can be reached
+ * (`nodes.ts`); it is asked for again every few seconds. Changes of tables go to the address that was given.
+ *
  * What can fail: a single statement that found no schema has done nothing, so it is sent again to the new place. A
  * transaction is not run twice: it fails with `TenantMoving`, and its caller may try it again.
  */
 import { isRillflowError, StoreClosed } from '../core/errors.ts'
+import { elapsedMs } from '../core/host.ts'
 import type { Database, Listener } from '../database/database.ts'
+import { runOutside } from '../database/transaction.ts'
 import { isStoreMissing } from '../transfer/move/moved-marker.ts'
 import { TenantMoving, TenantNotFound } from './errors.ts'
 import type { Placement, Placements } from './placement.ts'
@@ -26,6 +31,8 @@ export interface TenantDatabase {
 
 interface Location {
   readonly placement: Placement
+  /** For changes of tables, and all else where there are no nodes. */
+  readonly given: Database
   readonly database: Database
 }
 
@@ -35,6 +42,9 @@ interface FollowingListener {
   readonly onNotify: (payload: string) => void
   at: { readonly place: Location; readonly listener: Listener } | undefined
 }
+
+/** A cluster may move a tenant at any time, and does not say so. */
+const nodeKnownMs = 5_000
 
 /** Whether a tenant was found, is nowhere, or could not be looked up. */
 export type Lookup = 'found' | 'missing' | 'failed'
@@ -49,24 +59,29 @@ export function openTenantDatabase(
   prepare: (database: Database) => Promise<void>,
   onLookup: (lookup: Lookup) => void = () => {},
 ): TenantDatabase {
+  const { nodes } = placements
   const listeners = new Set<FollowingListener>()
   let known: Location | undefined
+  /** When the node of a tenant is asked for again. */
+  let staleAt = Number.POSITIVE_INFINITY
   let finding: Promise<Location> | undefined
   let isClosed = false
 
   const find = async (): Promise<Location> => {
     const placement = await placements.find(tenant)
     if (placement === undefined) throw new TenantNotFound({ tenant })
-    const database = await placements.databaseOf(placement.server)
+    const given = await placements.databaseOf(placement.server)
     try {
-      await prepare(database)
+      // A node that got the tenant from another one got it as it was.
+      if (nodes === undefined || known === undefined) await prepare(given)
     } catch (error) {
       const hasNoSchema = isRillflowError(error, 'schema_missing')
       if (placement.state === 'moving' && (hasNoSchema || isStoreMissing(error))) throw movingError(tenant, error)
       throw hasNoSchema ? new TenantNotFound({ tenant }) : error
     }
-    const place = { placement, database }
+    const place = { placement, given, database: (await nodes?.reach(placement.server)) ?? given }
     known = place
+    if (nodes !== undefined) staleAt = elapsedMs() + nodeKnownMs
     for (const listener of listeners) listenAt(listener, place)
     return place
   }
@@ -84,11 +99,31 @@ export function openTenantDatabase(
 
   const here = async (): Promise<Location> => {
     if (isClosed) throw new StoreClosed({})
-    if (known !== undefined) return known
+    if (known !== undefined) {
+      if (elapsedMs() >= staleAt) lookAgain()
+      return known
+    }
     finding ??= lookUp().finally(() => {
       finding = undefined
     })
     return finding
+  }
+
+  /** Beside the calls: each node is right, and the tenant's is only the fastest. */
+  const lookAgain = (): void => {
+    staleAt = Number.POSITIVE_INFINITY
+    void runOutside(find).catch(() => {
+      staleAt = elapsedMs() + nodeKnownMs
+    })
+  }
+
+  /** A connection to a node was lost: from now on its calls take another way, until the node answers again. */
+  const noteLoss = (error: unknown, place: Location): void => {
+    if (nodes === undefined || place.database === place.given) return
+    if (!isRillflowError(error, 'connection_lost') && !isRillflowError(error, 'database_unreachable')) return
+    nodes.doubt(place.placement.server)
+    if (known === place) known = { ...place, database: place.given }
+    staleAt = elapsedMs()
   }
 
   /** Where the tenant is now, if a call failed because it has left; otherwise throws the error of that call. */
@@ -101,12 +136,14 @@ export function openTenantDatabase(
     return place
   }
 
-  const send = async <T>(call: (database: Database) => Promise<T>): Promise<T> => {
+  const send = async <T>(call: (database: Database, given: Database) => Promise<T>): Promise<T> => {
     const place = await here()
     try {
-      return await call(place.database)
+      return await call(place.database, place.given)
     } catch (error) {
-      return call((await elsewhere(error, place)).database)
+      noteLoss(error, place)
+      const { database, given } = await elsewhere(error, place)
+      return call(database, given)
     }
   }
 
@@ -123,14 +160,17 @@ export function openTenantDatabase(
     database: {
       ...placements.traits,
       connections: () => known?.database.connections() ?? { busy: 0, idle: 0, waiting: 0 },
-      run: statement => send(database => database.run(statement)),
+      run: statement => send((database, given) => (statement.alone === undefined ? database : given).run(statement)),
       runArrays: statement => send(database => database.runArrays(statement)),
       copyOut: text => send(database => database.copyOut(text)),
       async transaction(work, options) {
         const place = await here()
         try {
-          return await place.database.transaction(work, options)
+          if (options?.changesTables !== true) return await place.database.transaction(work, options)
+          place.database.refuseInsideTransaction('transaction')
+          return await place.given.transaction(work, options)
         } catch (error) {
+          noteLoss(error, place)
           await elsewhere(error, place)
           throw movingError(tenant, error)
         }

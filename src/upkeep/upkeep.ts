@@ -20,7 +20,7 @@ import { chance } from '../core/host.ts'
 import { openLoop } from '../core/loop.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
 import { sql } from '../database/sql.ts'
-import type { Log } from '../events/log.ts'
+import { type Log, whereLogIs } from '../events/log.ts'
 import { pruneArchivedStreams, readSlowest, type SlowestReader } from './archived-streams.ts'
 import { pruneKinds, type RetentionOptions, retentionOf } from './retention.ts'
 
@@ -132,16 +132,19 @@ export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upk
 }
 
 /** Runs the chunks of all processes one after the other. Without waiting, a chunk is not run while another has the turn. */
-function turnsOf({ database, names }: Log, waits: boolean): InTurn {
+function turnsOf(log: Log, waits: boolean): InTurn {
+  const { database, names } = log
   const key = names.idempotency_keys.quoted
   return work =>
     database.transaction(async tx => {
       if (waits)
         await tx.run(sql`/* upkeep.wait */
-          select pg_advisory_xact_lock(${key}::regclass::oid::bigint)`)
+          select pg_advisory_xact_lock(${key}::text::regclass::oid::bigint)::text
+          from ${whereLogIs(log)}`)
       else {
         const [row] = await tx.run<{ taken: boolean }>(sql`/* upkeep.try */
-          select pg_try_advisory_xact_lock(${key}::regclass::oid::bigint) as taken`)
+          select pg_try_advisory_xact_lock(${key}::text::regclass::oid::bigint) as taken
+          from ${whereLogIs(log)}`)
         if (!row!.taken) return undefined
       }
       return work(tx)

@@ -115,7 +115,7 @@ test('load returns the state at a version, and at a time', async () => {
   const orders = store.aggregates(Order)
   await store.events.append('order-1', placed(5))
   await store.events.append('order-1', [paid, shipped()])
-  await query("update ~events set created_at = '2026-01-01T00:00:00Z'::timestamptz + version * interval '1 day'")
+  await query("update ~events set created_at = ~later('2026-01-01T00:00:00Z', version * 86400000.0)")
 
   expect(await orders.load('order-1', { version: 1 })).toMatchObject({ version: 1, state: { status: 'placed' } })
   expect(await orders.load('order-1', { version: 0 })).toMatchObject({ version: 0, state: { status: 'new' } })

@@ -164,7 +164,7 @@ test('an action that cannot be recorded is refused', async () => {
 test('retention deletes old entries of the audit', async () => {
   const { store, query } = await openShop({ projections: [sales()], retention: { auditMs: 60_000 } })
   await store.consumers.pause('sales')
-  await query(`update ~audit set started_at = started_at - interval '2 minutes'`)
+  await query(`update ~audit set started_at = ~later(started_at, -120000)`)
   await store.consumers.resume('sales')
 
   expect(await store.upkeep({ dryRun: true })).toMatchObject({ audit: 1 })

@@ -70,7 +70,7 @@ test('a document can be read as it was at a version, or at a time', async () => 
   await customers.put('ada', bob)
   await customers.softDelete('ada')
   await customers.restore('ada')
-  await query(`update ~customers__history set updated_at = '2026-01-01'::timestamptz + version * interval '1 day'`)
+  await query(`update ~customers__history set updated_at = ~later('2026-01-01', version * 86400000.0)`)
   const at = (day: string): Promise<unknown> =>
     customers.getAt('ada', { at: new Date(`2026-01-${day}`) }).then(found => found?.version)
 

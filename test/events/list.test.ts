@@ -56,7 +56,7 @@ test('the position at a time is the last one before it, and lists can begin and 
   const { store, query } = await openShop({ clock })
   for (let hour = 0; hour < 5; hour++)
     await store.events.append('order-1', { type: 'OrderPlaced', data: { total: hour } })
-  await query(`update ~events set created_at = timestamptz '2026-01-01T00:00:00Z' + (version - 1) * interval '1 hour'`)
+  await query(`update ~events set created_at = ~later('2026-01-01T00:00:00Z', (version - 1) * 3600000.0)`)
   const at = (hour: number): Date => new Date(Date.UTC(2026, 0, 1, hour))
   const positions = (await store.events.readAll().toArray()).map(event => event.position)
 

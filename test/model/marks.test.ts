@@ -124,7 +124,9 @@ test.each(Object.keys(models))('the page has each variable and each action of th
 
 test.each(Object.keys(models))('what the variables of a model stand for has a name that the code has: %s', title => {
   const code = sources.map(({ text }) => text).join('\n')
-  const named = itemsOf(sections.get(title)!, 'Variables').flatMap(([, what]) => what?.match(/(?<=`)\w+(?=[`…])/g) ?? [])
+  const named = itemsOf(sections.get(title)!, 'Variables').flatMap(
+    ([, what]) => what?.match(/(?<=`)\w+(?=[`…])/g) ?? [],
+  )
 
   expect(named.length).toBeGreaterThan(1)
   expect(named.filter(name => !new RegExp(`\\b${name}`).test(code))).toEqual([])

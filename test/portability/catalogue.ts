@@ -56,22 +56,3 @@ export async function offencesIn(database: Database, schema: string): Promise<st
     order by 1`)
   return rows.map(({ offence }) => offence)
 }
-
-/** The names of all sequences, or of all functions. */
-export async function namesOf(database: Database, schema: string, kind: 'sequences' | 'functions'): Promise<string[]> {
-  const names = await database.run<{ name: string }>(
-    kind === 'sequences'
-      ? sql`/* test.sequences */
-        select relname as name
-        from pg_class
-        where relnamespace = ${schema}::text::regnamespace
-          and relkind = 'S'
-        order by relname collate "C"`
-      : sql`/* test.routines */
-        select proname as name
-        from pg_proc
-        where pronamespace = ${schema}::text::regnamespace
-        order by proname collate "C"`,
-  )
-  return names.map(({ name }) => name)
-}

@@ -13,6 +13,9 @@ beforeAll(async () => {
   await database.transaction(tx => tx.query(`create schema "${schema}"`))
   const columns = 'id text primary key, run_at timestamptz, data jsonb, note text, total bigint'
   await database.transaction(tx => tx.query(`create table "${schema}".orders (${columns})`))
+  await database.transaction(tx =>
+    tx.query(`create table "${schema}".counted (id text primary key, made_at timestamptz default now())`),
+  )
   catalogue = await readCatalogue(database, schema)
   return () => database.transaction(tx => tx.query(`drop schema "${schema}" cascade`))
 })
@@ -53,8 +56,11 @@ const caught: Record<number, Record<string, string>> = {
     'update s.orders set run_at = clock_timestamp()': 'clock_timestamp()',
     'delete from s.orders where total < random()': 'random()',
     "update s.orders set total = nextval('s.fence')": 'nextval()',
-    'with c as (select id, clock_timestamp() as at from s.orders for update) update s.orders as o set run_at = c.at from c where o.id = c.id':
+    'update s.orders set total = 1 where id in (select id from s.orders where run_at < clock_timestamp())':
       'clock_timestamp()',
+    'update s.orders set run_at = coalesce(run_at, now())': 'now()',
+    'update s.orders set run_at = case when total = 1 then now() end': 'now()',
+    [plpgsql('update s.orders set run_at = clock_timestamp()')]: 'clock_timestamp()',
     'insert into s.orders (id) values ($1::text) on conflict (id) do update set run_at = now()': 'now()',
     "insert into s.orders as o (id) values ($1::text) on conflict (id) do update set total = 1 where o.run_at < excluded.run_at - '1 s'::interval":
       '-',
@@ -69,13 +75,19 @@ const caught: Record<number, Record<string, string>> = {
     'update s.orders set note = concat(note, total)': 'concat()',
     'delete from s.orders where run_at::text = $1::text': '::text',
     'update s.orders set run_at = coalesce(run_at, $1::timestamptz) - make_interval(secs => total)': '-',
+    'update s.orders as o set data = c.d from (select id, to_jsonb(note) as d from s.orders) as c where o.id = c.id':
+      'to_jsonb()',
+    [plpgsql('update s.orders as o set run_at = o.run_at + make_interval(secs => o.total)')]: '+',
   },
   23: {
-    'select * from s.append_one($1::text)': 'append_one()',
-    'with i as (insert into s.orders (id) values ($1::text) returning id) select id from i': 'insert in a CTE',
-    'insert into s.orders (id) select id from s.others': 'insert from a table',
-    'with o as (select id from s.others) insert into s.orders (id) select id from o': 'insert from a table',
-    'insert into s.orders (id) select $1::text where not exists (select from s.orders)': 'insert from a table',
+    'insert into s.counted (id) select id from s.orders': 'the default of made_at',
+    'insert into s.counted (id, made_at) select id, now() from s.orders': 'now() in an insert from a table',
+    "insert into s.counted (id, made_at) select id, run_at + interval '1 s' from s.orders":
+      '+ in an insert from a table',
+    'insert into s.orders (id, data) select u.id, jsonb_build_object() from unnest($1::text[]) as u(id) cross join s.counted':
+      'jsonb_build_object() in an insert from a table',
+    [plpgsql('insert into s.orders (id, run_at) select id, at + make_interval(secs => 1) from s.counted')]:
+      '+ in an insert from a table',
   },
   24: {
     'insert into s.orders (id) values ((select max(id) from s.others))': 'a subquery in values',
@@ -89,9 +101,17 @@ const caught: Record<number, Record<string, string>> = {
   },
   26: {
     "select pg_notify('a', id) from s.orders": 'pg_notify()',
-    'select pg_advisory_xact_lock(total) from s.orders': 'pg_advisory_xact_lock()',
+    'select pg_advisory_xact_lock($1::bigint)': 'pg_advisory_xact_lock() without a table',
     'select s.tell(id) from s.orders': 'tell()',
+    'with gone as (delete from s.orders returning id) select s.tell(array_agg(id)) from gone': 'tell()',
+    [plpgsql('perform s.tell(id) from s.orders')]: 'tell()',
   },
+  27: {
+    "select nextval('s.events_position')": 'nextval()',
+    "insert into s.orders (id) select nextval('s.fence')::text from s.others": 'nextval()',
+    [plpgsql("perform setval('s.fence', 7)")]: 'setval()',
+  },
+  30: { 'drop index s.a, s.b': 'several objects dropped at once' },
   28: {
     'set search_path = s': 'search_path',
     "set local app.tenant = 'acme'": 'app.tenant',
@@ -118,12 +138,23 @@ const passed = [
   'with gone as (delete from s.orders where id = $1::text returning id) delete from s.others where id in (select id from gone)',
   'select clock_timestamp(), to_jsonb(o), run_at::text from s.orders as o where id = $1::text for update',
   "select pg_notify('a', $1::text)",
-  "select nextval('s.events_position'), set_config('lock_timeout', '1s', true)",
+  "select set_config('lock_timeout', '1s', true)",
+  'select * from s.append_one($1::text)',
+  'select s.append_one($1::text) from (select 1) as once',
+  'with i as (insert into s.orders (id) values ($1::text) returning id) select id from i',
+  'with i as (insert into s.orders (id) values ($1::text) returning id) select s.tell(id) from i',
+  'insert into s.orders (id) select id from s.others',
+  'insert into s.orders (id) select $1::text where not exists (select from s.orders)',
+  'insert into s.counted (id, made_at) select id, $1::timestamptz from s.orders',
+  'with c as (select id, now() as at from s.orders for update) update s.orders as o set run_at = c.at from c where o.id = c.id',
+  "update s.orders as o set data = (select jsonb_agg(jsonb_build_object('a', x.note)) from s.orders as x)",
+  'select pg_advisory_xact_lock(total) from s.orders',
+  'insert into s.orders (id) select u.id from s.others cross join unnest($1::text[]) as u(id) on conflict (id) do update set note = $2::text',
   'select count(*) from pg_class as c join pg_catalog.pg_namespace as n on n.oid = c.relnamespace join s.orders as o on o.id = n.nspname',
   'select slot_name, xmin from pg_replication_slots',
   'alter table s.orders add column a text, add column b text',
   'create table s.part partition of s.orders for values in (1)',
-  plpgsql("update s.orders set run_at = clock_timestamp(); perform pg_notify('a', 'b')"),
+  plpgsql("update s.orders set run_at = now(); perform pg_notify('a', 'b')"),
 ]
 
 for (const [rule, examples] of Object.entries(caught)) {

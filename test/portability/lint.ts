@@ -2,7 +2,6 @@
  * The rules of `test/portability/citus.md`, by their numbers there, for one statement at a time. Each returns the
  * violations; a statement that runs on Citus as it is has none.
  */
-import { immutableFunctions } from '../../src/schema/immutable.sql.ts'
 import { allOf, everything, inField, type Node, namesIn, parseBody, parseStatements } from './syntax-tree.ts'
 import type { Catalogue } from './volatility.ts'
 
@@ -70,9 +69,17 @@ const rules: Record<number, Rule> = {
       .map(() => 'inheritance'),
   ],
 
+  // C1, C2
   21: (statement, catalogue) => [
-    ...(changesRows(statement) ? everything(statement) : [])
-      .filter(node => !isOwn(node) && catalogue.volatilityOf(node) === 'volatile')
+    ...changes(statement)
+      .flatMap(change => everythingBut(change, 'withClause'))
+      .filter(node => !isOwn(node, catalogue) && catalogue.volatilityOf(node) === 'volatile')
+      .map(nameOf),
+    ...changes(statement)
+      .flatMap(change => everythingBut(change, 'withClause', 'SubLink'))
+      .filter(({ type }) => type === 'CaseExpr' || type === 'CoalesceExpr')
+      .flatMap(everything)
+      .filter(node => catalogue.volatilityOf(node) === 'stable')
       .map(nameOf),
     ...allOf(statement, 'onConflictClause', 'returningClause')
       .flatMap(everything)
@@ -80,42 +87,70 @@ const rules: Record<number, Rule> = {
       .map(nameOf),
   ],
 
+  // C3
   22: (statement, catalogue) =>
-    (changesRows(statement) ? everything(statement) : [])
+    changes(statement)
+      .flatMap(change => everythingBut(change, 'withClause', 'SubLink'))
       .filter(node => catalogue.volatilityOf(node) === 'stable' && allOf(node, 'ColumnRef').length > 0)
       .map(nameOf),
 
-  23: statement => [
-    ...everything(statement).filter(isOwn).map(nameOf),
-    ...allOf(statement, 'CommonTableExpr')
-      .filter(({ children }) => children.some(({ type }) => type === 'InsertStmt'))
-      .map(() => 'insert in a CTE'),
-    ...allOf(statement, 'InsertStmt')
-      .filter(insert => valuesOf(insert).length === 0 && tablesRead(statement).length > 0)
-      .map(() => 'insert from a table'),
-  ],
+  // C5
+  23: (statement, catalogue) =>
+    allOf(statement, 'InsertStmt').flatMap(insert => {
+      const selects = inField(insert, 'selectStmt').filter(select => tablesNamed(select).length > 0)
+      if (selects.length === 0) return []
+      const named = inField(insert, 'cols').map(({ raw }) => String(raw.name))
+      const [table] = inField(insert, 'relation').map(({ raw }) => String(raw.relname))
+      return [
+        ...selects
+          .flatMap(select => everythingBut(select, 'withClause', 'SubLink'))
+          .filter(node => catalogue.volatilityOf(node) === 'stable')
+          .map(node => `${nameOf(node)} in an insert from a table`),
+        ...catalogue
+          .computedDefaultsOf(table!)
+          .filter(column => !named.includes(column))
+          .map(column => `the default of ${column}`),
+      ]
+    }),
 
   24: statement =>
     allOf(statement, 'InsertStmt').flatMap(insert => [
+      // C4
       ...valuesOf(insert)
         .flatMap(values => allOf(values, 'SubLink'))
         .map(() => 'a subquery in values'),
-      ...(inField(insert, 'selectStmt').some(isUnnest) ? inField(insert, 'onConflictClause') : [])
+      ...(inField(insert, 'selectStmt').some(select => isUnnest(select) && tablesNamed(select).length === 0)
+        ? inField(insert, 'onConflictClause')
+        : []
+      )
         .flatMap(conflict => allOf(conflict, 'ParamRef'))
         .map(() => 'a parameter in on conflict with unnest'),
     ]),
 
   25: statement => allOf(statement, 'DoStmt').map(() => 'do'),
 
-  26: statement =>
-    tablesRead(statement).length === 0
-      ? []
-      : allOf(statement, 'FuncCall')
-          .filter(
-            call =>
-              isOwn(call) || /^(pg_notify|pg_(try_)?advisory_\w+|nextval|setval|set_config)$/.test(plainName(call)),
-          )
-          .map(nameOf),
+  26: (statement, catalogue) => [
+    // C6. What a CTE inserts is kept on the node of the client, and what is around it runs there.
+    ...(tablesNamed(statement).length === 0 || insertsInCte(statement) ? [] : allOf(statement, 'FuncCall'))
+      .filter(call => isOwn(call, catalogue) || /^(pg_notify|setval)$/.test(plainName(call)))
+      .map(nameOf),
+    // C9
+    ...(tablesNamed(statement).length > 0 ? [] : allOf(statement, 'FuncCall'))
+      .filter(call => /^pg_(try_)?advisory_/.test(plainName(call)))
+      .map(call => `${nameOf(call)} without a table`),
+  ],
+
+  // C7, C10
+  27: statement =>
+    allOf(statement, 'FuncCall')
+      .filter(call => /^(nextval|currval|setval|lastval)$/.test(plainName(call)))
+      .map(nameOf),
+
+  // C11
+  30: statement =>
+    allOf(statement, 'DropStmt')
+      .filter(drop => inField(drop, 'objects').length > 1)
+      .map(() => 'several objects dropped at once'),
 
   28: statement => [
     ...allOf(statement, 'VariableSetStmt')
@@ -137,10 +172,9 @@ const rules: Record<number, Rule> = {
   },
 }
 
-/** A function body may have another form on Citus; but these violations are forbidden anywhere. */
+/** What a function alone may not do. The statements in its body keep all other rules, but for casts of its arguments. */
 const insideFunctions: Record<number, Rule> = {
-  19: rules[19]!,
-  20: rules[20]!,
+  ...Object.fromEntries([19, 20, 21, 22, 23, 24, 26, 27, 29].map(rule => [rule, rules[rule]!])),
   25: statement => [
     ...allOf(statement, 'CreateStmt', 'CreateTableAsStmt').map(() => 'create table in a function'),
     ...allOf(statement, 'A_Const')
@@ -159,29 +193,35 @@ function isOurs(schema: string | undefined): boolean {
   return schema !== undefined && schema !== 'pg_catalog' && schema !== 'information_schema'
 }
 
-/** A call of a function of the schema. */
-/** A function of the schema, but for those that are declared immutable, so that they run where the rows are. */
-function isOwn(node: Node): boolean {
-  return node.type === 'FuncCall' && isOurs(namesIn(node, 'funcname').at(-2)) && !immutable.has(plainName(node))
+/** A call of a function of the schema, but for those that are declared immutable, so that they run where the rows are. */
+function isOwn(node: Node, catalogue: Catalogue): boolean {
+  return (
+    node.type === 'FuncCall' && isOurs(namesIn(node, 'funcname').at(-2)) && catalogue.volatilityOf(node) !== 'immutable'
+  )
 }
-
-const immutable = new Set(['clock', ...immutableFunctions.map(each => each.name)])
 
 function plainName(call: Node): string {
   return namesIn(call, 'funcname').at(-1)!
 }
 
-function changesRows(statement: Node): boolean {
-  return allOf(statement, 'UpdateStmt', 'DeleteStmt').length > 0
+function changes(statement: Node): Node[] {
+  return allOf(statement, 'UpdateStmt', 'DeleteStmt')
+}
+
+/** Everything in it but parts of these types: a CTE, or a query inside an expression, is planned by itself. */
+function everythingBut(node: Node, ...left: readonly string[]): Node[] {
+  return [
+    node,
+    ...node.children.filter(child => !left.includes(child.type)).flatMap(each => everythingBut(each, ...left)),
+  ]
 }
 
 function tablesNamed(statement: Node): Node[] {
   return allOf(statement, 'RangeVar').filter(({ raw }) => isOurs(raw.schemaname as string | undefined))
 }
 
-/** Tables other than the one that is written to. */
-function tablesRead(statement: Node): Node[] {
-  return tablesNamed(statement).filter(({ field }) => field !== 'relation')
+function insertsInCte(statement: Node): boolean {
+  return allOf(statement, 'CommonTableExpr').some(({ children }) => children.some(({ type }) => type === 'InsertStmt'))
 }
 
 function valuesOf(insert: Node): Node[] {

@@ -12,6 +12,8 @@ export type Volatility = 'immutable' | 'stable' | 'volatile'
 export interface Catalogue {
   /** Of a call, an operator or a cast; everything else is immutable. */
   volatilityOf(node: Node): Volatility
+  /** The columns of a table whose default is computed anew for each statement: by its name without the schema. */
+  computedDefaultsOf(table: string): readonly string[]
 }
 
 interface Routine {
@@ -30,6 +32,8 @@ interface Tables {
   readonly types: Map<string, { out: string; into: string }>
   /** The type of a column, if all tables with a column of that name agree. */
   readonly columns: Map<string, string>
+  /** Table and column. */
+  readonly defaults: readonly [string, string][]
 }
 
 export async function readCatalogue(database: Database, schema: string): Promise<Catalogue> {
@@ -46,7 +50,7 @@ export async function readCatalogue(database: Database, schema: string): Promise
       p.provolatile::text as volatility
     from pg_proc as p
     join pg_type as r on r.oid = p.prorettype
-    where p.pronamespace = 'pg_catalog'::regnamespace`)
+    where p.pronamespace in ('pg_catalog'::regnamespace, ${schema}::text::regnamespace)`)
   const operators = await database.run<Routine>(sql`/* test.operators */
     select
       o.oprname as name,
@@ -81,7 +85,15 @@ export async function readCatalogue(database: Database, schema: string): Promise
       and a.attnum > 0
     group by a.attname
     having count(distinct a.atttypid) = 1`)
+  const defaults = await database.runArrays(sql`/* test.defaults */
+    select c.relname, a.attname
+    from pg_attrdef as d
+    join pg_class as c on c.oid = d.adrelid
+    join pg_attribute as a on a.attrelid = c.oid and a.attnum = d.adnum
+    where c.relnamespace = ${schema}::text::regnamespace
+      and pg_get_expr(d.adbin, d.adrelid) ~ '(now|clock_timestamp)\\('`)
   return catalogueOf({
+    defaults: defaults as [string, string][],
     functions: byName(functions),
     operators: byName(operators),
     casts: new Map(casts as [string, string][]),
@@ -134,6 +146,13 @@ function catalogueOf(tables: Tables): Catalogue {
     return exact.length > 0 ? exact : general.length > 0 ? general : fitting
   }
 
+  /** A function of a schema that is not known may do anything. */
+  const volatilityOfCall = (node: Node): Volatility => {
+    const found = candidates(node)
+    const isKnown = found.length > 0 || namesIn(node, 'funcname').length === 1
+    return isKnown ? worst(found.map(({ volatility }) => volatility)) : 'volatile'
+  }
+
   const volatilityOfCast = (node: Node): Volatility => {
     const from = typeOf(inField(node, 'arg')[0])
     const to = typeOf(node)
@@ -143,10 +162,11 @@ function catalogueOf(tables: Tables): Catalogue {
   }
 
   return {
+    computedDefaultsOf: table => tables.defaults.flatMap(([of, column]) => (of === table ? [column] : [])),
     volatilityOf(node) {
       if (node.type === 'SQLValueFunction') return 'stable'
       if (node.type === 'TypeCast') return volatilityOfCast(node)
-      if (node.type === 'FuncCall') return worst(candidates(node).map(({ volatility }) => volatility))
+      if (node.type === 'FuncCall') return volatilityOfCall(node)
       if (node.type !== 'A_Expr' || node.raw.kind !== 'AEXPR_OP') return 'immutable'
       const types = [...inField(node, 'lexpr'), ...inField(node, 'rexpr')].map(typeOf)
       return types.some(isConcrete) ? worst(candidates(node).map(({ volatility }) => volatility)) : 'immutable'

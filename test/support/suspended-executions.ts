@@ -18,7 +18,7 @@ export async function executionStates({ query }: Pick<Shop, 'query'>): Promise<s
 
 /** Moves all due times back by `ms`. A worker sees it with its next query. */
 export async function letTimePass({ query }: Pick<Shop, 'query'>, ms: number): Promise<void> {
-  const earlier = (column: string): string => `${column} = ${column} - make_interval(secs => $1::float8 / 1000)`
+  const earlier = (column: string): string => `${column} = ~later(${column}, -$1::float8)`
   await query(`update ~workflow_steps set ${earlier('due_at')}`, [ms])
   await query(`update ~workflow_executions set ${earlier('run_at')}, ${earlier('expires_at')}`, [ms])
 }

@@ -331,7 +331,7 @@ test.each(['everything', 'upkeep'] as const)(
     const keys = async (): Promise<number> => (await query('select * from ~idempotency_keys')).length
     const runner = await store.start(what === 'upkeep' ? { only: ['upkeep'] } : {})
     await store.events.append('order-1', [placed()], { idempotencyKey: 'one' })
-    await query(`update ~idempotency_keys set created_at = created_at - interval '1 second'`)
+    await query(`update ~idempotency_keys set created_at = ~later(created_at, -1000)`)
 
     clock.advance(60 * 60_000)
 

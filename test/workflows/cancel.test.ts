@@ -37,7 +37,7 @@ test('waiting executions of a cancelled workflow are removed, whatever their sta
   await waitUntil(async () => (await statesOf(shop)).length === states.length)
   await shop.query(`update ~workflow_executions set state = correlation_id`)
   await shop.query(`insert into ~workflow_steps (execution, track, ordinal, kind, name, state, at)
-    select id, 1, 1, 'wait', 'OrderPaid', 'waiting', now() from ~workflow_executions`)
+    select id, 1, 1, 'wait', 'OrderPaid', 'waiting', queued_at from ~workflow_executions`)
   await shop.query(`insert into ~workflow_waits (execution, kind, name, ordinal, position, since, correlation_id, type)
     select id, 'wait', 'OrderPaid', 1, position, 0, correlation_id, 'OrderPaid' from ~workflow_executions`)
 
@@ -335,8 +335,10 @@ test('a dead letter that is being retried is open again', async () => {
   await waitUntil(async () => (await flow.status()).pending === 1)
   await shop.query(`update ~workflow_executions set is_retry = true`)
   await shop.query(`insert into ~dead_letters
-      (consumer, event_id, position, stream, version, type, fence, attempts, errors, state, execution, correlation_id)
-    select 'handler:pay', e.event_id, e.position, e.stream, e.version, e.type, 1, 1, '[]', 'retrying', x.id, 'order-1'
+      (consumer, event_id, position, stream, version, type, fence, attempts, errors, state, execution, correlation_id,
+        first_failed_at, last_failed_at)
+    select 'handler:pay', e.event_id, e.position, e.stream, e.version, e.type, 1, 1, '[]', 'retrying', x.id, 'order-1',
+      e.created_at, e.created_at
     from ~events as e join ~workflow_executions as x on x.position = e.position`)
 
   await flow.cancel()

@@ -145,9 +145,7 @@ test('compensation waits for an attempt that ignores its signal until its time l
   await flow.cancel({ compensate: true })
   expect(await flow.status()).toMatchObject({ state: 'compensating', pending: 1 })
 
-  await shop.query(
-    `update ~workflow_executions set deadline_at = clock_timestamp() - interval '1 second' where state = 'stopping'`,
-  )
+  await shop.query(`update ~workflow_executions set deadline_at = now() - interval '1 second' where state = 'stopping'`)
   const ended = await flow.waitUntilSettled()
   never.resolve()
 

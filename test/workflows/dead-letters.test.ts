@@ -242,8 +242,9 @@ test('dead letters of handlers are listed in pages, and by subject', async () =>
     [3, 'b'],
   ] as const)
     await place(total, `order-${order}`)
-  await query(`insert into ~dead_letters (consumer, event_id, position, stream, version, type, attempts, errors)
-    select 'mailer', event_id, position, stream, version, type, 1, errors from ~dead_letters limit 1`)
+  await query(`insert into ~dead_letters (consumer, event_id, position, stream, version, type, attempts, errors,
+      first_failed_at, last_failed_at)
+    select 'mailer', event_id, position, stream, version, type, 1, errors, last_failed_at, last_failed_at from ~dead_letters limit 1`)
   const seen: string[] = []
 
   for (let after: string | undefined, isLast = false; !isLast; isLast = after === undefined) {

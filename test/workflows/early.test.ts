@@ -199,7 +199,7 @@ test('after a holder that let its lease expire, executions get rows before they 
   }
   expect(hasRow.at(-1)).toBe(false)
   await shop.query(
-    `update ~consumers set owner = 'a runner that died', lease_until = clock_timestamp() - interval '1 second'
+    `update ~consumers set owner = 'a runner that died', lease_until = now() - interval '1 second'
     where name = 'workflows'`,
   )
 
@@ -288,7 +288,7 @@ test('a process that was stopped for longer than its lease stores nothing of wha
 
   await shop.query(
     `update ~consumers
-    set owner = 'another process', fence = nextval('~consumers_fence'), lease_until = clock_timestamp() + interval '1 h'
+    set owner = 'another process', fence = fence + 1000, lease_until = now() + interval '1 h'
     where name = 'workflows'`,
   )
   watched.hold = undefined
@@ -296,9 +296,7 @@ test('a process that was stopped for longer than its lease stores nothing of wha
   await waitUntil(() => watched.labels.includes('workflows.dispatch'))
   await new Promise(setImmediate)
   expect(await history(shop, flow.correlationId)).toBe('')
-  await shop.query(
-    `update ~consumers set lease_until = clock_timestamp() - interval '1 second' where name = 'workflows'`,
-  )
+  await shop.query(`update ~consumers set lease_until = now() - interval '1 second' where name = 'workflows'`)
   await flow.waitUntilSettled()
 
   expect(runs).toEqual([flow.correlationId, flow.correlationId])

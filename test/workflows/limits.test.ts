@@ -96,7 +96,7 @@ test('at most as many attempts of a handler begin per interval as its rate allow
   const left = (states: string): Promise<void> =>
     waitUntil(async () => (await executionStates(shop)) === states, { what: `${states} left` })
   const later = (minutes: number): Promise<unknown> =>
-    shop.query('update ~workflow_routes set rate_at = rate_at - make_interval(mins => $1::integer)', [minutes])
+    shop.query('update ~workflow_routes set rate_at = ~later(rate_at, -60000 * $1::integer)', [minutes])
 
   const totals = Array.from({ length: 15 }, (_, total) => total)
   await Promise.all(totals.map(total => flows.publish('OrderPlaced', { total })))

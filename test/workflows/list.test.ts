@@ -91,7 +91,7 @@ test('workflows are filtered by state', async () => {
 
 test('workflows are filtered by begin and by parent', async () => {
   const { ids, query } = await openOrders()
-  await query(`update ~workflows set started_at = '2020-01-05Z'::timestamptz - first_position * interval '1 day'`)
+  await query(`update ~workflows set started_at = ~later('2020-01-05Z', first_position * -86400000.0)`)
   await query(`update ~workflows set parent = 'order-1' where correlation_id in ('order-3', 'order-5')`)
   const [third] = await query<{ at: Date }>(`select started_at as at from ~workflows where correlation_id = 'order-3'`)
 

@@ -268,7 +268,7 @@ test('a handler whose own database is unavailable is retried less and less often
   const flow = await flows.publish('OrderPlaced', { total: 1 })
 
   await waitUntil(async () => {
-    await query(`update ~workflow_executions set run_at = clock_timestamp() where state = 'delayed'`)
+    await query(`update ~workflow_executions set run_at = now() where state = 'delayed'`)
     return delays.length === 4 && (await flow.status()).isSettled
   })
   const status = await flow.status()

@@ -110,7 +110,7 @@ export async function expectNothingOpen({ query }: OrderChecks): Promise<void> {
   expect(await query('select open from ~workflows where open <> 0')).toEqual([])
   expect(await query("select state from ~workflow_joins where state = 'open'")).toEqual([])
   expect(await query('select batch_id, index, open from ~workflow_branches where open <> 0')).toEqual([])
-  expect(await query("select sum(active)::int as n from ~workflow_counters")).toEqual([{ n: 0 }])
+  expect(await query('select sum(active)::int as n from ~workflow_counters')).toEqual([{ n: 0 }])
 }
 
 /** Resolves when there are this many entries. */

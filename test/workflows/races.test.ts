@@ -22,9 +22,7 @@ test('of a lost attempt and the next one only the next counts, also if both end 
     },
   }))
   const [first] = await worker.claim()
-  await shop.query(
-    `update ~workflow_executions set deadline_at = clock_timestamp() - interval '1 second' where state = 'running'`,
-  )
+  await shop.query(`update ~workflow_executions set deadline_at = now() - interval '1 second' where state = 'running'`)
   await rescueExpired(worker.log)
   const [again] = await worker.claim()
 

@@ -15,10 +15,7 @@ const soon = { pollMs: 50 }
 
 /** As if it had been due since then. */
 async function overdue({ query }: Shop, name: string, since: string): Promise<void> {
-  await query(`update ~workflow_schedules set next_at = clock_timestamp() - $2::interval where name = $1`, [
-    name,
-    since,
-  ])
+  await query(`update ~workflow_schedules set next_at = now() - $2::interval where name = $1`, [name, since])
 }
 
 test('AB-18: an interrupted run is taken over, and its late result is refused', async () => {
@@ -49,9 +46,7 @@ test('AB-18: an interrupted run is taken over, and its late result is refused', 
   await Promise.all(workers.map(worker => worker.start()))
   await waitUntil(() => dues.length === 1)
 
-  await query(
-    `update ~workflow_schedules set claimed_until = clock_timestamp() - interval '1 second' where name = 'restock'`,
-  )
+  await query(`update ~workflow_schedules set claimed_until = now() - interval '1 second' where name = 'restock'`)
   await waitUntil(() => dues.length === 2)
   const before = ticks
   ends[0]!()
@@ -77,8 +72,8 @@ test('AB-18: a run that began on time is taken over, however late that is', asyn
   )
   await store.workflows.sync()
   await overdue(shop, 'nightly', '330 minutes')
-  await query(`update ~workflow_schedules set next_at = date_trunc('milliseconds', next_at),
-    begun_at = date_trunc('milliseconds', next_at), owner = 'gone', claimed_until = now() + interval '1 hour'`)
+  await query(`update ~workflow_schedules set next_at = ~to_ms(next_at),
+    begun_at = ~to_ms(next_at), owner = 'gone', claimed_until = now() + interval '1 hour'`)
   await using worker = workerOf(store)
   await worker.start()
 

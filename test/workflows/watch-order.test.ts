@@ -168,7 +168,7 @@ test.runIf(onServer)(
     await waitUntil(() => forgetting.positions.length === 5)
 
     // As in a restored backup: another line at the position of the one that was read.
-    await shop.query(`update ~workflow_activity set at = at - interval '1 hour'`)
+    await shop.query(`update ~workflow_activity set at = ~later(at, -3600000)`)
     await cut()
     const { error } = (await forgetting.ended) as { error?: unknown }
 

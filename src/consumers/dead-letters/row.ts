@@ -17,7 +17,7 @@ import { snakeCase } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import type { OldRows } from '../../database/prune.ts'
 import { type Fragment, fragment, type Statement, sql } from '../../database/sql.ts'
-import type { Log } from '../../events/log.ts'
+import { type Log, whereLogIs } from '../../events/log.ts'
 import { lastEntries, withChange } from '../consumers.sql.ts'
 import { type Held, heldRow, holdLease, lostBy, notOfAnError } from '../row.ts'
 import { describeError } from '../run/failure.ts'
@@ -80,22 +80,25 @@ export async function record(
   const { clock, stamp } = log.names
   const onDeadLetter = execution?.onDeadLetter
   const described = JSON.stringify({ ...describeError(error), ...(onDeadLetter === undefined ? {} : { onDeadLetter }) })
-  const last = fragment`${stamp}('at', ${clock}(failed.position)) || ${described}::jsonb`
-  const earlier = execution?.earlier ?? earlierErrors(log, consumer, id)
-  const known = firstFailedAt === undefined ? firstFailure(log, consumer, id) : fragment`${firstFailedAt}::timestamptz`
-  const first = execution?.firstFailedAt ?? known
+  const last = fragment`${stamp}('at', ${clock}(one.id)) || ${described}::jsonb`
+  const [before] = await executor.run<{ first: string | null; earlier: string }>(sql`/* dead_letters.before */
+    select
+      (${execution?.firstFailedAt ?? firstFailure(log, consumer, id)})::text as first,
+      (${execution?.earlier ?? earlierErrors(log, consumer, id)})::text as earlier
+    from ${whereLogIs(log)}`)
+  const first = execution === undefined ? (firstFailedAt?.toISOString() ?? before!.first) : before!.first
   const reason = execution === undefined ? (parks ? parking : null) : snakeCase(execution.reason)
   await executor.run(sql`/* dead_letters.record */
     insert into ${consumerNames(log).dead_letters} as d
       (consumer, event_id, position, stream, version, type, fence, attempts, execution, correlation_id, reason,
         fingerprint, first_failed_at, last_failed_at, errors)
-    select ${consumer}::text, ${id}::uuid, failed.position, ${stream}::text, ${version}::bigint, ${type}::text,
+    select ${consumer}::text, ${id}::uuid, ${position}::bigint, ${stream}::text, ${version}::bigint, ${type}::text,
       ${fence}::bigint, ${attempts}::integer, ${execution?.id ?? null}::uuid,
       ${execution?.correlationId ?? null}::text, ${reason}::text,
-      ${execution?.fingerprint ?? fingerprint(consumer, error)}::text, coalesce(${first}, ${clock}(failed.position)),
-      ${clock}(failed.position),
-      ${lastEntries(fragment`${earlier} || (${last})`)}
-    from unnest(array[${position}::bigint]) as failed(position)
+      ${execution?.fingerprint ?? fingerprint(consumer, error)}::text, coalesce(${first}::timestamptz, ${clock}(one.id)),
+      ${clock}(one.id),
+      ${lastEntries(fragment`${before!.earlier}::jsonb || (${last})`)}
+    from ${whereLogIs(log)}
     on conflict (consumer, event_id) do update
     set state = 'open',
       fence = excluded.fence,

@@ -14,7 +14,7 @@
  */
 import type { Executor } from '../../database/database.ts'
 import { type Fragment, fragment, sql } from '../../database/sql.ts'
-import type { Log } from '../../events/log.ts'
+import { type Log, whereLogIs } from '../../events/log.ts'
 import { free } from '../operator.ts'
 import { drawFence, isHeld, isOfEarlierOpening, type Lease, newFence, renewedLeases } from '../row.ts'
 import { consumerNames } from '../schema.ts'
@@ -393,5 +393,6 @@ const unseenSeconds = 60
 /** Two runners that start under one name, or would become active at the same time, do so one after the other. */
 async function takeTurns(log: Log, tx: Executor): Promise<void> {
   await tx.run(sql`/* runners.take_turns */
-    select pg_advisory_xact_lock(${consumerNames(log).runners.quoted}::regclass::oid::bigint)`)
+    select pg_advisory_xact_lock(${consumerNames(log).runners.quoted}::text::regclass::oid::bigint)::text
+    from ${whereLogIs(log)}`)
 }

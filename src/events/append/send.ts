@@ -14,7 +14,7 @@ import {
   StreamTombstoned,
   VersionConflict,
 } from '../errors.ts'
-import type { Log } from '../log.ts'
+import { type Log, whereLogIs } from '../log.ts'
 import { appendedAt } from './fragments.sql.ts'
 import { type CheckedEvent, expectedVersion, expectedWord, type Part } from './prepare.ts'
 
@@ -228,7 +228,8 @@ export async function lockStreams(executor: Executor, log: Log, append: Append):
       select distinct hashtextextended(stream, 0) as key
       from unnest(${append.parts.map(part => `${log.schema}/${part.stream}`)}::text[]) as s(stream)
       order by key
-    ) as keys`)
+    ) as keys
+    cross join ${whereLogIs(log)}`)
 }
 
 /** Outcomes, failed parts and versions, each an array as text, the positions that were drawn, and when. */

@@ -85,7 +85,7 @@ async function resetModel(
           await closeRebuilt(log, projection.name, tx)
           await emptied(log, lease, checkpoint, tx)
         },
-        { timeoutMs, signal, lockTimeoutMs: 5_000 },
+        { timeoutMs, signal, lockTimeoutMs: 5_000, changesTables: true },
       )
       return { ...lease, checkpoint, attempts: 0 }
     } catch (error) {

@@ -80,7 +80,7 @@ export async function rehearse(
   const build = beginBuild({ consumers, consumer, lease, from: lease, signal, onProgress })
   await catchUp(build)
   const compared = await compareAtOnePosition(build, projection)
-  await log.database.transaction(tx => discardShadow(log, tx, projection))
+  await log.database.transaction(tx => discardShadow(log, tx, projection), { changesTables: true })
   return { ...compared, events: build.events, durationMs: elapsedMs() - startedAt }
 }
 

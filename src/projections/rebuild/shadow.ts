@@ -78,27 +78,30 @@ export async function rebuildIntoShadow(
 export async function beginShadow(log: Log, projection: Projection, restart: boolean): Promise<void> {
   const name = shadowName(projection)
   const print = fingerprint(projection)
-  await log.database.transaction(async tx => {
-    for (;;) {
-      const [row] = await tx.run<{ print: string | null; held: boolean }>(sql`/* projections.shadow */
+  await log.database.transaction(
+    async tx => {
+      for (;;) {
+        const [row] = await tx.run<{ print: string | null; held: boolean }>(sql`/* projections.shadow */
         select c.definition ->> 'fingerprint' as print, ${isHeld(log)} as held
         from ${consumerNames(log).consumers} as c
         where c.name = ${name}::text
         for update`)
-      if (row?.held === true) throw new RebuildRunning({ projection: projection.name })
-      if (row !== undefined && row.print === print && !restart) return
-      if (row !== undefined) await discardShadow(log, tx, projection)
-      const { from } = projection.options
-      const checkpoint = typeof from === 'number' ? from : 0
-      const tables = projection.tables.map(({ declared }) => shadowOf(declared).name)
-      const definition = { rebuilds: projection.name, fingerprint: print, tables }
-      const [made] = await ensure(log, [{ name, kind: 'projection', checkpoint, definition }], tx)
-      // Another process has just begun.
-      if (made === undefined) continue
-      for (const { declared } of projection.tables) await makeShadow(log, tx, shadowOf(declared))
-      return
-    }
-  })
+        if (row?.held === true) throw new RebuildRunning({ projection: projection.name })
+        if (row !== undefined && row.print === print && !restart) return
+        if (row !== undefined) await discardShadow(log, tx, projection)
+        const { from } = projection.options
+        const checkpoint = typeof from === 'number' ? from : 0
+        const tables = projection.tables.map(({ declared }) => shadowOf(declared).name)
+        const definition = { rebuilds: projection.name, fingerprint: print, tables }
+        const [made] = await ensure(log, [{ name, kind: 'projection', checkpoint, definition }], tx)
+        // Another process has just begun.
+        if (made === undefined) continue
+        for (const { declared } of projection.tables) await makeShadow(log, tx, shadowOf(declared))
+        return
+      }
+    },
+    { changesTables: true },
+  )
 }
 
 /** Deletes the row, its dead letters and the tables. */

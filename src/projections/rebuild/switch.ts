@@ -88,7 +88,7 @@ export function switchTables(switching: Switching): Promise<Tail> {
       await moveRow(switching, tx, tail.position)
       return tail
     },
-    { timeoutMs: switchMs, lockTimeoutMs: lockMs, signal },
+    { timeoutMs: switchMs, lockTimeoutMs: lockMs, signal, changesTables: true },
   )
 }
 

@@ -1,6 +1,7 @@
 /** Checks the schema and its tables: whether they are as the library and the declarations made them, and vacuum. */
 import { identifier, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { readTableFacts } from '../../schema/table-facts.ts'
 import type { Check, DoctorParts } from './doctor.ts'
 
 /** Fewer dead rows than this are not a problem, whatever their share. */
@@ -38,14 +39,10 @@ export function checkTables({ database, schema }: Log): Check[] {
       name: 'tables.dead_rows',
       ok: 'Vacuum keeps up: no table has too many dead rows.',
       async find() {
-        const rows = await database.run<{ name: string; dead: number; live: number }>(sql`/* doctor.dead_rows */
-          select relname::text as name, n_dead_tup as dead, n_live_tup as live
-          from pg_stat_user_tables
-          where schemaname = ${schema}::text
-            and n_dead_tup > ${minDeadRows}::bigint
-            and n_dead_tup > ${maxDeadShare}::float8 * (n_dead_tup + n_live_tup)
-          order by n_dead_tup desc`)
-        return rows.map(({ name, dead, live }) => ({
+        const facts = [...(await readTableFacts(database, schema)).values()]
+        const many = facts.filter(({ dead, live }) => dead > minDeadRows && dead > maxDeadShare * (dead + live))
+        many.sort((a, b) => b.dead - a.dead)
+        return many.map(({ name, dead, live }) => ({
           level: 'warning' as const,
           message: `Table ${name} has ${dead} dead rows and ${live} live rows.`,
           fix: `Run: vacuum (analyze) ${identifier(schema, name)}. If this comes back, look at transactions.old and at the settings of autovacuum.`,

@@ -2,11 +2,15 @@
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { heldBackBy } from '../../events/order/order.ts'
+import { isOnNodes, readFromNodes } from '../../schema/table-facts.ts'
 import type { Check, DoctorLimits, FoundProblem } from './doctor.ts'
 
 /** An append is announced and committed within milliseconds, so a longer one is a problem. */
 const maxAppendMs = 1_000
 const forgottenMs = 30_000
+/** A commit of several nodes takes milliseconds, and an interrupted one is finished by the next recovery. */
+const unfinishedMs = 60_000
+const maxRecoveryMs = 10_000
 /** How much of the server's log an unused slot may retain. */
 const maxRetainedBytes = 1024 ** 3
 
@@ -59,6 +63,43 @@ export function checkTransactions(log: Log, { oldTransactionMs }: DoctorLimits):
           message: `The prepared transaction '${gid}' has been open for ${ageText(age_ms)}. It holds its locks and keeps vacuum from removing rows.`,
           fix: `Run: commit prepared '${gid}', or rollback prepared '${gid}'.`,
         }))
+      },
+    },
+    {
+      name: 'transactions.unfinished',
+      ok: 'No commit of several nodes was left unfinished.',
+      async find() {
+        if (!(await isOnNodes(database))) return []
+        const rows = await readFromNodes<{ gid: string; age_ms: number }>(
+          database,
+          `
+          select coalesce(json_agg(json_build_object(
+            'gid', gid,
+            'age_ms', extract(epoch from clock_timestamp() - prepared) * 1000)), '[]')::text
+          from pg_prepared_xacts
+          where database = current_database()
+            and gid like 'citus%'
+            and prepared < clock_timestamp() - make_interval(secs => ${unfinishedMs / 1000})`,
+        )
+        const [interval] = await database.run<{ ms: number }>(sql`/* doctor.recovery */
+          select setting::integer as ms
+          from pg_settings
+          where name = 'citus.recover_2pc_interval'`)
+        const found: FoundProblem[] = rows.map(({ gid, age_ms }) => ({
+          level: 'warning',
+          message: `The commit '${gid}' of several nodes has been unfinished for ${ageText(age_ms)}. Its rows stay locked until then.`,
+          fix: 'Run on the coordinator: select recover_prepared_transactions(). If it stays, look whether a node cannot be reached.',
+        }))
+        const { ms = 0 } = interval ?? {}
+        if (ms >= 0 && ms <= maxRecoveryMs) return found
+        return [
+          ...found,
+          {
+            level: 'warning',
+            message: `The setting citus.recover_2pc_interval is ${ms < 0 ? 'off' : `${ms} ms`}, so a commit of several nodes that is interrupted may keep its rows locked for so long.`,
+            fix: "Run on each node: alter system set citus.recover_2pc_interval = '10s', then select pg_reload_conf().",
+          },
+        ]
       },
     },
     {

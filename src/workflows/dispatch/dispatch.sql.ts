@@ -286,14 +286,14 @@ export const dispatchPage: SqlFunction = plpgsql({ revision: 4, settings: [...by
       select g.id, g.position, g.route, g.correlation_id,
         (extract(epoch from begun_at) * 1000)::bigint + g.priority * 10000,
         case when g.state is null then begun_at else p_began_at end,
-        case when g.delay_ms > 0 then begun_at + make_interval(secs => g.delay_ms / 1000.0) end,
-        begun_at + make_interval(secs => g.deadline_ms / 1000.0),
+        case when g.delay_ms > 0 then ~later(p_at => begun_at, p_ms => g.delay_ms) end,
+        case when g.deadline_ms is not null then ~later(p_at => begun_at, p_ms => g.deadline_ms) end,
         case when g.begins then 'running' when g.delay_ms > 0 then 'delayed' else 'ready' end,
         case when g.begins then p_worker_fence else 0 end,
         case when g.begins then p_worker end,
         case when g.begins then 1 else 0 end,
         case when g.begins then begun_at end,
-        case when g.begins then begun_at + make_interval(secs => (g.timeout_ms::bigint + p_grace_ms) / 1000.0) end
+        case when g.begins then ~later(p_at => begun_at, p_ms => g.timeout_ms::bigint + p_grace_ms) end
       from given as g
       where not g.has_ended
       order by g.position),

@@ -50,23 +50,37 @@ export const widen: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly }
           else greatest(0, least(excluded.width - l.active, excluded.granted)) end;
   end`
 
+/** Parked lanes let retried dead letters through. */
+const advanceParked = fragment`
+  select array_agg(l.lane)
+    into lanes
+    from ~workflow_lanes as l
+    where l.lane = any(p_lanes)
+      and l.parked;
+  if lanes is not null then
+    perform ~workflow_advance(p_owner => '', p_lanes => lanes, p_next => null, p_grace_ms => 0);
+  end if;`
+
 /** Assigns lanes to executions that had none yet, in the order of their events. */
-export const assign: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
+export const assign: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly })`
   create function ~workflow_assign(p_ids uuid[], p_lanes text[], out assigned integer)
   declare
     moment constant timestamptz := ~clock(p_ids);
+    routes integer[];
+    lanes text[];
+    retries boolean[];
   begin
-    perform ~workflow_widen(
-        p_routes => array_agg(x.route order by u.n),
-        p_lanes => array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
-        p_retries => array_agg(x.is_retry order by u.n))
+    select array_agg(x.route order by u.n), array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
+        array_agg(x.is_retry order by u.n)
+      into routes, lanes, retries
       from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
       join ~workflow_executions as x on x.id = u.id;
+    perform ~workflow_widen(p_routes => routes, p_lanes => lanes, p_retries => retries);
     update ~workflow_executions as x
       set lane = g.lane,
         rank = ~workflow_rank(p_at => moment, p_priority => g.priority),
         run_at = case when g.delay_ms > 0 and g.is_active
-          then x.queued_at + make_interval(secs => g.delay_ms / 1000.0) end,
+          then ~later(p_at => x.queued_at, p_ms => g.delay_ms) end,
         state = case
           when not g.is_active then 'blocked'
           when g.delay_ms > 0 then 'delayed'
@@ -87,14 +101,11 @@ export const assign: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly 
           where k.state = 'unkeyed') as w) as g
       where x.id = g.id;
     get diagnostics assigned = row_count;
-    perform ~workflow_advance(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
-      from ~workflow_lanes as l
-      where l.lane = any(p_lanes)
-        and l.parked;
+    ${advanceParked}
   end`
 
 /** p_states: ready, or unkeyed for one whose lane is found by a process that has its code. Returns how many were new. */
-export const enqueue: SqlFunction = plpgsql({ revision: 4, settings: byIndexOnly })`
+export const enqueue: SqlFunction = plpgsql({ revision: 5, settings: byIndexOnly })`
   create function ~workflow_enqueue(
     p_owner text,
     p_ids uuid[],
@@ -110,17 +121,15 @@ export const enqueue: SqlFunction = plpgsql({ revision: 4, settings: byIndexOnly
   declare
     moment constant timestamptz := ~clock(p_owner);
     woken integer;
+    lanes text[];
     drawn bigint[];
   begin
     if p_lanes is not null then
-      perform ~workflow_widen(
-        p_routes => p_routes,
-        p_lanes => array(
-          select case when x.id is null then u.lane end
-          from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
-          left join ~workflow_executions as x on x.id = u.id
-          order by u.n),
-        p_retries => p_retries);
+      select array_agg(case when x.id is null then u.lane end order by u.n)
+        into lanes
+        from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
+        left join ~workflow_executions as x on x.id = u.id;
+      perform ~workflow_widen(p_routes => p_routes, p_lanes => lanes, p_retries => p_retries);
     end if;
     ${activityPositions.before(fragment`cardinality(p_ids)`)}
     with added as (
@@ -132,8 +141,8 @@ export const enqueue: SqlFunction = plpgsql({ revision: 4, settings: byIndexOnly
         ~workflow_rank(p_at => moment, p_priority => g.priority),
         moment,
         case when g.state = 'ready' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
-          then moment + make_interval(secs => g.delay_ms / 1000.0) end,
-        moment + make_interval(secs => g.deadline_ms / 1000.0),
+          then ~later(p_at => moment, p_ms => g.delay_ms) end,
+        case when g.deadline_ms is not null then ~later(p_at => moment, p_ms => g.deadline_ms) end,
         case
           when g.state <> 'ready' then g.state
           when g.lane is not null and g.place > g.granted then 'blocked'
@@ -184,10 +193,7 @@ export const enqueue: SqlFunction = plpgsql({ revision: 4, settings: byIndexOnly
       p_names => array['active', 'dispatched'],
       p_by => array[woken, enqueued]);
     if p_retries is not null then
-      perform ~workflow_advance(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
-        from ~workflow_lanes as l
-        where l.lane = any(p_lanes)
-          and l.parked;
+      ${advanceParked}
     end if;
   end`
 

@@ -25,8 +25,7 @@ export function beginExecutions({ set, where }: { set: Fragment; where: Fragment
       set state = 'running',
         attempt = x.attempt + 1,
         started_at = moment,
-        deadline_at = moment
-          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0),
+        deadline_at = ~later(p_at => moment, p_ms => greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms),
         ${set}
       from ~workflow_routes as r
       where r.id = x.route
@@ -48,7 +47,7 @@ export function beginExecutions({ set, where }: { set: Fragment; where: Fragment
  * attempt may last before it counts as lost. Each comes with its event, and with the edited event of a dead letter, read
  * in here: the statement around a call has an older snapshot, which may lack an event published meanwhile. [claim-1]
  */
-export const claim: SqlFunction = plpgsql({ revision: 6, settings: inIndexOrder })`
+export const claim: SqlFunction = plpgsql({ revision: 7, settings: inIndexOrder })`
   create function ~workflow_claim(
     p_owner text,
     p_fence bigint,

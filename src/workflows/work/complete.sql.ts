@@ -3,8 +3,8 @@
  */
 import { fragment } from '../../database/sql.ts'
 import { byIndexOnly, inIndexOrder, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
-import { activityPositions } from '../insight/activity.sql.ts'
 import { readSettled } from '../dispatch/dispatch.sql.ts'
+import { activityPositions } from '../insight/activity.sql.ts'
 import { beginExecutions } from './claim.sql.ts'
 
 /**
@@ -52,7 +52,7 @@ export const hold: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })
  * - p_next: executions held behind one of these in its lane, which start with this call; `begun` has those that did: one
  *   may have been cancelled meanwhile, or its lane parked. [claim-5]
  */
-export const complete: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly })`
+export const complete: SqlFunction = plpgsql({ revision: 4, settings: byIndexOnly })`
   create function ~workflow_complete(
     p_owner text,
     p_correlations text[],
@@ -180,9 +180,9 @@ export const complete: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnl
             else case when u.delay_ms > 0 then 'delayed' else 'ready' end end,
           run_at = case
             when u.kind = 'suspend' then least(
-              moment + make_interval(secs => u.delay_ms / 1000.0), x.expires_at)
+              ~later(p_at => moment, p_ms => u.delay_ms), x.expires_at)
             when u.kind = 'retry' or u.delay_ms > 0
-            then moment + make_interval(secs => u.delay_ms / 1000.0) end,
+            then ~later(p_at => moment, p_ms => u.delay_ms) end,
           attempt = x.attempt - case when u.kind in ('suspend', 'release', 'park') then 1 else 0 end,
           crashes = x.crashes + case when u.kind = 'crash' then 1 else 0 end,
           -- Above zero, the next run of this attempt looks for the steps it has left.
@@ -227,7 +227,7 @@ export const settledBy: SqlFunction = plpgsql({ revision: 1, settings: byIndexOn
  * Lets the next executions of these lanes begin, whose rows the caller holds. In a parked lane: retried dead letters.
  * Begun: those of p_next that could be, and no others. [claim-6]
  */
-export const advance: SqlFunction = plpgsql({ revision: 5, settings: inIndexOrder })`
+export const advance: SqlFunction = plpgsql({ revision: 6, settings: inIndexOrder })`
   create function ~workflow_advance(
     p_owner text,
     p_lanes text[],
@@ -295,7 +295,7 @@ export const advance: SqlFunction = plpgsql({ revision: 5, settings: inIndexOrde
       join ~workflow_routes as r on r.id = b.route
       cross join lateral (
         select b.id,
-          case when not b.is_retry then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at) as n),
+          case when not b.is_retry then ~later(p_at => b.queued_at, p_ms => r.delay_ms) end as due_at) as n),
     promoted as (
       -- One whose time has not come keeps its place in the lane until then.
       update ~workflow_executions as x

@@ -68,18 +68,20 @@ function executionsLeft(log: Pick<Log, 'schema'>, tx: Transaction, owner: string
       and state in ('running', 'held')`)
 }
 
+const counterNames = ['active', 'cancelled', 'completed', 'dispatched', 'events', 'failed', 'workflows'] as const
+
 async function foldCounters(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<void> {
   const names = workflowNames(log)
+  const [gone] = await tx.run<Record<(typeof counterNames)[number], number>>(sql`/* workflows.take_counters */
+    delete from ${names.workflow_counters}
+    where owner = ${owner}::text
+    returning active, cancelled, completed, dispatched, events, failed, workflows`)
+  if (gone === undefined) return
   await tx.run(sql`/* workflows.fold_counters */
-    with gone as (
-      delete from ${names.workflow_counters}
-      where owner = ${owner}::text
-      returning *)
     select ${names.workflow_count}(
       p_owner => 'total',
-      p_names => array['active', 'cancelled', 'completed', 'dispatched', 'events', 'failed', 'workflows'],
-      p_by => array[active, cancelled, completed, dispatched, events, failed, workflows])
-    from gone`)
+      p_names => ${[...counterNames]}::text[],
+      p_by => ${counterNames.map(name => gone[name])}::bigint[])`)
 }
 
 /**
