@@ -1,6 +1,6 @@
 /**
  * The edit of a document: the new text left, what changes right. It expects the version that was read; after a conflict,
- * the changes of the other writer are shown beside yours, and yours can be made on top of them.
+ * the changes of the other writer are shown next to yours, and yours can be made on top of them.
  */
 import { useMemo, useState } from 'preact/hooks'
 import { request } from '../api/api.ts'

@@ -60,7 +60,7 @@ export function FilterBuilder({ text, onText }: { text: string; onText: (text: s
   )
 }
 
-/** A filter that is no JSON is replaced. */
+/** A filter that is not JSON is replaced. */
 function withCondition(text: string, path: string, operator: Operator, value: string): string {
   let filter: Record<string, unknown> = {}
   try {

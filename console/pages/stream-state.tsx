@@ -111,7 +111,7 @@ export function StreamState({ stream, events, version, address }: StreamStatePro
         </div>
       </Panel>
       <div class="side-2">
-        <Panel title={`Who has seen version ${version}`}>
+        <Panel title={`Consumers that have seen version ${version}`}>
           <SeenBy position={event.position} />
         </Panel>
         {names

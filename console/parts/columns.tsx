@@ -6,7 +6,7 @@ import { Icon } from './icon.tsx'
 const key = 'rillflow.columns'
 const hidden = signal<Readonly<Record<string, readonly string[]>>>(stored())
 
-/** Tables of the same kind share their choice: the name of a thing is no part of it. */
+/** Tables of the same kind share their choice: the name of a thing is not part of it. */
 export function hiddenOf(table: string): readonly string[] {
   return hidden.value[table] ?? []
 }

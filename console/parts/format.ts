@@ -109,7 +109,7 @@ export function exactTime(at: string | number | Date): string {
 export function relative(at: string | number | Date): string {
   const ms = now.value - new Date(at).getTime()
   const size = Math.abs(ms)
-  // The clock of a page ticks once a second, and is not that of the server.
+  // The clock of a page moves on once a second, and is not that of the server.
   if (size < 1500) return 'now'
   const text =
     size < 60_000

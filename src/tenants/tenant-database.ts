@@ -109,7 +109,7 @@ export function openTenantDatabase(
     return finding
   }
 
-  /** Beside the calls: each node is right, and the tenant's is only the fastest. */
+  /** Apart from the calls: each node is right, and the tenant's is only the fastest. */
   const lookAgain = (): void => {
     staleAt = Number.POSITIVE_INFINITY
     void runOutside(find).catch(() => {

@@ -246,7 +246,7 @@ export function deliveryProblems(
 ): string[] {
   const [missed, strange, again, disordered] = [newFound(), newFound(), newFound(), newFound()]
   for (const [at, position] of positions.entries()) if (position < (positions[at - 1] ?? 0)) note(disordered, position)
-  // Walked beside the log, for sets of ten million positions take gigabytes.
+  // Walked in step with the log, for sets of ten million positions take gigabytes.
   const given = disordered.count === 0 ? positions : [...positions].sort((a, b) => a - b)
   let at = 0
   const skipTo = (next: number): void => {

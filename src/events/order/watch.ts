@@ -154,7 +154,7 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch
     if (waiters.size > 0) loop.lookSoon()
   }
 
-  /** Whether anyone takes an answer by arithmetic: one who waits, or who works on the last one. */
+  /** Whether a follower takes an answer by arithmetic: one that waits, or that works on the last one. */
   function isFollowed(): boolean {
     return elapsedMs() - followedAt < pollMs || [...waiters].some(({ isStored }) => isStored)
   }

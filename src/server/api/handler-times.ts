@@ -1,7 +1,7 @@
 /**
  * How long executions have waited and run in this process lately: quantiles of its histograms, of the executions between
  * two readings at most half a minute apart. It costs no statement. Another process has its own histograms, so a server
- * beside no runner has none.
+ * without a runner in its process has none.
  */
 import type { Family } from '../../telemetry/metrics.ts'
 import type { HandlerTimes } from './contract.ts'
