@@ -35,7 +35,7 @@ async function warmUp({ store }: Shop, { labels }: { labels: string[] }): Promis
 }
 
 /** What belongs to the runner, to other processes, and to the looks of this test. */
-const besides = new Set(['database.notify', 'runners.beat', 'workflows.status', 'workflows.duties'])
+const besides = new Set(['database.notify', 'runners.heartbeat', 'workflows.status', 'workflows.due'])
 
 test('a quick execution leaves no row, but the same history and counters, and its caller is answered with it', async () => {
   const watched = watchedDatabase(await openDatabase())
