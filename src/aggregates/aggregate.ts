@@ -18,7 +18,7 @@
  * `Order.stream('42')` makes one.
  */
 import type { ConsumerOptions } from '../consumers/consumer.ts'
-import type { Definition } from '../core/definition.ts'
+import { checkDefinition, type Definition } from '../core/definition.ts'
 import { InvalidName, InvalidOption } from '../core/errors.ts'
 import { category, checkName } from '../core/name.ts'
 import { describe, refuseUnknownOptions } from '../core/options.ts'
@@ -153,6 +153,7 @@ export function defineAggregate<
   Type extends EventKey<NoInfer<M>> = EventKey<NoInfer<M>>,
   Command = never,
 >(name: string, definition: AggregateDefinition<M, State, Type, Command>): Aggregate<State, Command, EventsCarried<M>> {
+  checkDefinition('defineAggregate', name, definition)
   const { initial, evolve, decide, toSnapshot, fromSnapshot, ...options } = definition
   refuseUnknownOptions(`Aggregate "${name}"`, definition, [...definitionFields, ...optionFields])
   refuseMissing(name, { initial })

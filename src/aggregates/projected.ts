@@ -6,6 +6,7 @@
  *
  * The state is null where there is no document: before the first event, and after one that deletes it.
  */
+import { checkDefinition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { refuseUnknownOptions } from '../core/options.ts'
 import type { Executor } from '../database/database.ts'
@@ -57,6 +58,7 @@ export function defineProjectedAggregate<Doc, M extends EventMap, Command = neve
   name: string,
   definition: ProjectedAggregateDefinition<Doc, M, Command>,
 ): Aggregate<Doc | null, Command, M> {
+  checkDefinition('defineProjectedAggregate', name, definition)
   refuseUnknownOptions(`Aggregate "${name}"`, definition, ['projection', 'decide', 'validate'])
   const { projection, decide, ...options } = definition
   const { filter, fold, readStored } = projection

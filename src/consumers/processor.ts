@@ -14,7 +14,7 @@
  */
 
 import type { Awaitable } from '../core/core.ts'
-import type { Definition } from '../core/definition.ts'
+import { checkDefinition, type Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import { describe, refuseUnknownOptions } from '../core/options.ts'
@@ -74,6 +74,7 @@ export function defineProcessor<
   Single extends keyof M & string = never,
   Batched extends keyof M & string = never,
 >(name: string, definition: ProcessorDefinition<M, Single, Batched>): Processor<M> {
+  checkDefinition('defineProcessor', name, definition)
   const what = `Processor "${name}"`
   refuseUnknownOptions(what, definition, ['events', 'on', 'batch', 'unknown', ...consumerOptionNames])
   const { batchSize = 100, unknown = 'ignore' } = definition

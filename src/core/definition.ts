@@ -3,6 +3,9 @@
  * frozen object that knows its kind, its name, its types and its code, and no store. `openStore` and `store.register`
  * take them by kind.
  */
+import { InvalidOption } from './errors.ts'
+import { describe } from './options.ts'
+
 export type DefinitionKind =
   | 'aggregate'
   | 'collection'
@@ -26,4 +29,13 @@ export type Named = string | { readonly name: string }
 
 export function nameOf(named: Named): string {
   return typeof named === 'string' ? named : named.name
+}
+
+/** Refuses a call without a name or without its object, before anything is read from either. */
+export function checkDefinition(call: string, name: unknown, definition: unknown): void {
+  if (typeof name === 'string' && typeof definition === 'object' && definition !== null) return
+  throw new InvalidOption({
+    option: typeof name === 'string' ? 'definition' : 'name',
+    reason: `${call} takes a name and one object: ${call}('name', { … }). It was given ${describe(name)} and ${describe(definition)}.`,
+  })
 }

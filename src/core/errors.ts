@@ -134,7 +134,7 @@ export const InvalidEvent: ErrorKind<
 > = defineError('invalid_event', d => {
   const event = d.type === '' ? 'An event without a type' : `Event ${d.type}`
   const effect = d.eventId === undefined ? 'Nothing was sent.' : `It is stored like this, as event ${d.eventId}.`
-  return `${event} is not valid: ${d.path} ${d.reason}. ${effect}`
+  return `${event} is not valid: ${d.path} ${d.reason}. ${effect}`.replace('?. ', '? ')
 })
 
 export const ConsumerTimeout: ErrorKind<'consumer_timeout', { consumer: string; timeoutMs: number }> = defineError(

@@ -29,6 +29,7 @@
  * After a document was deleted for good, the next one of its id starts at version 1 again, unless it has a history.
  */
 import type { Awaitable } from '../core/core.ts'
+import { nameOf } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { optionNames, refusingUnknownOptions } from '../core/options.ts'
 import type { Page, PageOptions } from '../core/page.ts'
@@ -176,8 +177,8 @@ export interface Collections {
   has(name: string): boolean
   /** By name: those that were opened here, and all tables that have the columns of a collection. */
   list(options?: PageOptions): Promise<Page<CollectionDescription>>
-  /** The collection of a definition, or of a handle of this store. */
-  find(collection: Collection | { readonly name: string }): OpenCollection
+  /** The collection of a definition, of a name, or of a handle of this store. */
+  find(collection: string | Collection | { readonly name: string }): OpenCollection
 }
 
 export function openCollections(parts: DocumentParts): Collections {
@@ -220,9 +221,9 @@ export function openCollections(parts: DocumentParts): Collections {
     has: name => names.has(name),
     list: (options = {}) => listCollections(parts, names, options),
     find(given) {
-      const base = collectionOf('kind' in given ? documents(given) : given)
+      const base = collectionOf(typeof given === 'string' || 'kind' in given ? documents(given) : given)
       if (base !== undefined && base.parts === parts) return base
-      const reason = `Collection "${given.name}" belongs to another store. Open it with documents() of the store of this session.`
+      const reason = `Collection "${nameOf(given)}" belongs to another store. Open it with documents() of the store of this session.`
       throw new InvalidOption({ option: 'collection', reason })
     },
   }

@@ -17,9 +17,11 @@
  *
  * A live one stores nothing: its stream is folded when it is read, so the answer is never behind.
  */
+
 import type { ReadStored } from '../aggregates/projected.ts'
 import type { AsJson } from '../core/as-json.ts'
 import { isPromise } from '../core/core.ts'
+import { checkDefinition } from '../core/definition.ts'
 import { InvalidOption, isRillflowError } from '../core/errors.ts'
 import { encodeJson } from '../core/json.ts'
 import { nameFault } from '../core/name.ts'
@@ -114,6 +116,7 @@ export function defineDocumentProjection<
   name: string,
   definition: DocumentProjectionDefinition<M, Doc, Type>,
 ): DocumentProjection<NonNullable<Doc>, EventsCarried<M>> {
+  checkDefinition('defineDocumentProjection', name, definition)
   const { initial, version = 1, table = name.replaceAll('-', '_') } = definition
   const identity = definition.identity as ((event: RecordedEvent) => string | readonly string[] | undefined) | undefined
   if (typeof initial !== 'function') {

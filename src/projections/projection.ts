@@ -14,7 +14,7 @@
 import { type ConsumerFilter, type ConsumerOptions, consumerOptionNames } from '../consumers/consumer.ts'
 import { EventTypeUnhandled } from '../consumers/errors.ts'
 import type { Awaitable } from '../core/core.ts'
-import type { Definition } from '../core/definition.ts'
+import { checkDefinition, type Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import { describe, refuseUnknownOptions } from '../core/options.ts'
@@ -137,6 +137,7 @@ export function defineProjection<
   Type extends EventKey<NoInfer<M>> = EventKey<NoInfer<M>>,
   Tables extends Readonly<Record<string, ColumnDefinitions>> = Readonly<Record<string, ColumnDefinitions>>,
 >(name: string, definition: ProjectionDefinition<M, Type, Tables>): Projection<EventsCarried<M>> {
+  checkDefinition('defineProjection', name, definition)
   const handlers = handlersOf<(event: RecordedEvent, ctx: ProjectionContext) => Awaitable<unknown>>(
     name,
     'on',

@@ -10,6 +10,7 @@
  * - Inside a transaction a reader sees the transaction's own writes.
  */
 import type { ObjectAsJson } from '../core/as-json.ts'
+import type { Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { Page, PageOptions } from '../core/page.ts'
@@ -53,8 +54,9 @@ export type OpenRows<M extends EventMap = UntypedEvents> = <Row>(
 ) => Rows<Row>
 
 export interface ReadModels {
-  documents(projection: DocumentProjection): ReadDocuments
-  rows(projection: TableProjection): Rows<unknown>
+  /** Those of a projection, by its definition or by its name; undefined if a collection was given. */
+  documentsOf(given: string | Definition, options: unknown): ReadDocuments | undefined
+  rows(projection: TableProjection | string): Rows<unknown>
 }
 
 export interface ReadParts {
@@ -68,8 +70,17 @@ export interface ReadParts {
 export function openReadModels(parts: ReadParts): ReadModels {
   const documents = new WeakMap<DocumentProjection, ReadDocuments>()
   const rows = new WeakMap<TableProjection, Rows<unknown>>()
+  const known = (name: string): Projection => {
+    const found = parts.registered(name)
+    if (found !== undefined) return found
+    const reason = `There is no projection "${name}" in this store. Give the definition, or list it in "projections".`
+    throw new InvalidOption({ option: 'projection', reason })
+  }
   return {
-    documents(projection) {
+    documentsOf(given, options) {
+      const named = typeof given === 'string' && options === undefined ? parts.registered(given) : given
+      if (typeof named !== 'object' || named.kind !== 'projection') return undefined
+      const projection = named as DocumentProjection
       const { name, lifecycle } = parts.registered(projection.name) ?? projection
       if (typeof projection.documentTable !== 'string') throw notOfKind(name, 'documents', 'defineDocumentProjection')
       if (lifecycle === 'live') return liveDocuments(parts, projection)
@@ -77,7 +88,8 @@ export function openReadModels(parts: ReadParts): ReadModels {
       documents.set(projection, found)
       return found
     },
-    rows(projection) {
+    rows(given) {
+      const projection = (typeof given === 'string' ? known(given) : given) as TableProjection
       if (typeof projection.rowTable !== 'string') throw notOfKind(projection.name, 'rows', 'defineTableProjection')
       const found = rows.get(projection) ?? rowsOf(parts, projection)
       rows.set(projection, found)

@@ -16,6 +16,7 @@
  * value of undefined is null. A batch is summed up per row and applied by a handful of statements, whatever its size;
  * amounts are added by the database, so that `numeric` stays exact.
  */
+import { checkDefinition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { describe } from '../core/options.ts'
 import type {
@@ -168,6 +169,7 @@ export function defineTableProjection<
   name: string,
   definition: TableProjectionDefinition<M, Columns, Key, Type>,
 ): TableProjection<RowOf<Columns, Key>, EventsCarried<M>> {
+  checkDefinition('defineTableProjection', name, definition)
   const { version = 1, table = name.replaceAll('-', '_'), indexes } = definition
   const handlers = handlersOf<Handler>(name, 'on', definition.on)
   const common = commonParts(name, definition, handlers, ['columns', 'primaryKey', 'on', 'indexes', 'table'])

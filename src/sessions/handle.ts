@@ -10,9 +10,9 @@ import type { Saved } from '../aggregates/saved.ts'
 import type { HeldTurns } from '../aggregates/turns.ts'
 import { sleep } from '../core/abort.ts'
 import type { Awaitable } from '../core/core.ts'
-import { asRetryable, isRillflowError, type RillflowError } from '../core/errors.ts'
+import { asRetryable, InvalidOption, isRillflowError, type RillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
-import { refuseUnknownOptions } from '../core/options.ts'
+import { describe, refuseUnknownOptions } from '../core/options.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import type { Executor } from '../database/database.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
@@ -88,9 +88,15 @@ export function openHandle(parts: SessionParts): Handle {
     last: HandleSessionOptions = {},
   ): Promise<unknown> => {
     if (typeof first === 'function') return handleWork(parts, first, second as HandleSessionOptions | undefined)
+    if (first?.kind !== 'aggregate') return Promise.reject(noAggregate(first))
     return decideOn(parts, first, second as string, last, loaded => loaded.decide(command))
   }
   return handle as Handle
+}
+
+function noAggregate(given: unknown): Error {
+  const reason = `store.handle takes an aggregate (of defineAggregate), or a function of a session. It was given ${describe(given)}.`
+  return new InvalidOption({ option: 'aggregate', reason })
 }
 
 /** A loaded aggregate whose types are not known here. */

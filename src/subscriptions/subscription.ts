@@ -6,7 +6,7 @@
  * With `run` a runner delivers to it (`store.start()`); without, a program iterates over it (`store.subscribe(mailer)`).
  */
 import type { Awaitable } from '../core/core.ts'
-import type { Definition } from '../core/definition.ts'
+import { checkDefinition, type Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole, describe } from '../core/options.ts'
 import type { EventDefinitions, EventMap, UntypedEvents } from '../events/definition.ts'
@@ -49,6 +49,7 @@ export function defineSubscription<M extends EventMap = UntypedEvents, T extends
   name: string,
   definition: SubscriptionDefinition<M, T>,
 ): Subscription<M, T> {
+  checkDefinition('defineSubscription', name, definition)
   const { events: _, run, concurrency = 1, ...rest } = definition
   const options = subscriptionOptions(name, rest as unknown as SubscribeOptions, ['events', 'run', 'concurrency'])
   checkWhole('concurrency', concurrency, 1)

@@ -13,7 +13,7 @@
  */
 
 import type { Awaitable } from '../core/core.ts'
-import type { Definition } from '../core/definition.ts'
+import { checkDefinition, type Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import { describe, refuseUnknownInside, refuseUnknownOptions } from '../core/options.ts'
@@ -212,6 +212,7 @@ export function defineHandler<
   T extends keyof M & string = keyof M & string,
   E extends keyof M & string = keyof M & string,
 >(name: string, definition: HandlerOptions<M, T, E>): Handler<EventsCarried<M>> {
+  checkDefinition('defineHandler', name, definition)
   const what = `Handler "${name}"`
   refuseUnknownOptions(what, definition, [...reactOptions, ...ownOptions])
   return handlerOf('handler', name, definition as unknown as AnyHandlerOptions, typesOf(what, definition.on))

@@ -1,5 +1,6 @@
 /** The most common mistakes of a first hour: each has a message that says what to do. */
 import { describe, expect, test } from 'vitest'
+import * as library from '../../src/index.ts'
 import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import { openStore } from '../../src/store.ts'
@@ -71,6 +72,35 @@ test('an error that no retry can fix has the text it was given', () => {
   expect(new (NonRetryable as unknown as new () => Error)().message).toContain('gave no reason')
 })
 
+test('a definition without its name, or with a function in place of its object, is shown the call', () => {
+  const defines = { ...library } as unknown as Record<string, (...given: unknown[]) => unknown>
+  const names = Object.keys(defines).filter(name => /^define(?!Events|Config|Class|Collection)/.test(name))
+
+  expect(names.length).toBeGreaterThan(10)
+  for (const name of names) {
+    expect(() => defines[name]!({ on: 'OrderPlaced', run() {} })).toThrow(`${name} takes a name and one object`)
+    expect(() => defines[name]!('pay', () => {})).toThrow('It was given "pay" and a function')
+  }
+})
+
+test('a name stands for its definition, and another is named', async () => {
+  const { store } = await openShop({ projections: [totals, sales] })
+  const named = store as unknown as { rows(name: string): { toArray(): Promise<unknown[]> } }
+  await store.events.append('order-1', placed(1))
+  await store.consumers.runUntilIdle(totals)
+
+  expect((await store.documents('totals').get('order-1'))?.data).toEqual({ total: 1 })
+  expect(await named.rows('sales').toArray()).toEqual([])
+  expect(() => named.rows('salse')).toThrow('There is no projection "salse" in this store')
+  await expect(store.handle('order' as never, 'order-1', {} as never)).rejects.toThrow(
+    'store.handle takes an aggregate (of defineAggregate), or a function of a session. It was given "order".',
+  )
+  await using session = store.session()
+  session.documents('customers' as never).put('ada', {})
+  await session.save()
+  expect(await store.documents('customers').get('ada')).toMatchObject({ version: 1 })
+})
+
 test('an update that changes the document in place says to return it', async () => {
   const { store } = await openShop()
   const customers = store.documents<{ visits?: number }>('customers')
@@ -99,6 +129,7 @@ describe('openStore refuses nonsense', () => {
     [{ migrate: 'yes' }, /"migrate" is "yes"/],
     [{ register: 'yes' }, /"register" is "yes"/],
     [{ closeMs: 'soon' }, /"closeMs" is "soon"/],
+    [{ folder: 5 }, /"folder" is 5\. It must be text/],
   ]
 
   for (const [options, message] of nonsense)

@@ -16,8 +16,10 @@
  *
  * One promise for the whole chain, and only if a function gave one: an event without a step costs one map lookup.
  */
+
 import { type Awaitable, isPromise } from '../../core/core.ts'
 import type { Definition } from '../../core/definition.ts'
+import { checkDefinition } from '../../core/definition.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
 import { describe, refuseUnknownOptions } from '../../core/options.ts'
@@ -38,6 +40,7 @@ import { reshapeEvent } from './rows.ts'
  * ```
  */
 export function defineUpcaster<Before, After>(type: string, definition: UpcasterDefinition<Before, After>): Upcaster {
+  checkDefinition('defineUpcaster', type, definition)
   const what = `The upcaster of ${type}`
   refuseUnknownOptions(what, definition, ['from', 'to', 'toType', 'run'])
   const { from, to, toType = type, run } = definition

@@ -6,7 +6,7 @@
  */
 
 import type { Awaitable } from '../../core/core.ts'
-import { nameOf } from '../../core/definition.ts'
+import { checkDefinition, nameOf } from '../../core/definition.ts'
 import { encodeJson } from '../../core/json.ts'
 import { nearestName } from '../../core/name.ts'
 import { refuseUnknownOptions } from '../../core/options.ts'
@@ -69,6 +69,7 @@ export function defineUndo<
   M extends EventMap = UntypedEvents,
   E extends keyof M & string = keyof M & string,
 >(name: string, definition: UndoOptions<Data, M, E>): Undo<Data, EventsCarried<M>> {
+  checkDefinition('defineUndo', name, definition)
   const what = `Undo "${name}"`
   refuseUnknownOptions(what, definition, undoOptions)
   const { run } = definition

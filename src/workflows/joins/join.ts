@@ -11,7 +11,9 @@
  * is over, fails as any handler does; when its dead letter is retried, it runs with all events that have arrived by
  * then, late ones included.
  */
+
 import type { Awaitable } from '../../core/core.ts'
+import { checkDefinition } from '../../core/definition.ts'
 import { describe, refuseUnknownOptions } from '../../core/options.ts'
 import { sql } from '../../database/sql.ts'
 import type { EventMap, EventsCarried, RecordedEvent, UntypedEvents } from '../../events/definition.ts'
@@ -97,6 +99,7 @@ export function defineJoin<
   T extends keyof M & string = keyof M & string,
   E extends keyof M & string = keyof M & string,
 >(name: string, definition: JoinOptions<M, T, E>): Handler<EventsCarried<M>> {
+  checkDefinition('defineJoin', name, definition)
   const what = `Join "${name}"`
   const { policy = 'all', joinTimeoutMs, onJoinTimeout = 'deadLetter' } = definition
   refuseUnknownOptions(what, definition, [...reactOptions, 'policy', 'joinTimeoutMs', 'onJoinTimeout'])

@@ -1,7 +1,7 @@
 /** Schedules as they are defined: their times, the action for missed times, and the code that emits their events. */
 import { createHash } from 'node:crypto'
 import type { Awaitable } from '../../core/core.ts'
-import type { Definition } from '../../core/definition.ts'
+import { checkDefinition, type Definition } from '../../core/definition.ts'
 import { canonicalJson } from '../../core/json.ts'
 import { checkName } from '../../core/name.ts'
 import { describe, refuseUnknownOptions } from '../../core/options.ts'
@@ -90,6 +90,7 @@ export function defineSchedule<M extends EventMap = UntypedEvents>(
   name: string,
   definition: ScheduleOptions<M>,
 ): Schedule<EventsCarried<M>> {
+  checkDefinition('defineSchedule', name, definition)
   const what = `Schedule "${name}"`
   checkName('Schedule', name)
   refuseUnknownOptions(what, definition, options)
