@@ -183,7 +183,9 @@ export function assemble<M extends EventMap>(
     streams: recorded('streams', openStreams(parts), operatorVerbs.streams),
     documents: Object.assign(
       (given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
-        projections.documentsOf(given, more) ?? collections.documents(given as string | Collection, more),
+        typeof given === 'object' && given.kind === 'projection'
+          ? projections.documents(given)
+          : collections.documents(given, more),
       { list: collections.list },
     ) as unknown as OpenDocuments<M>,
     rows: projections.rows as unknown as OpenRows<M>,
@@ -272,7 +274,7 @@ export function assemble<M extends EventMap>(
       checkDeployment(
         {
           ...{ log, schema, states: states.states, folded: states.definitions },
-          ...{ consumers: store.consumers, documents: projection => projections.documentsOf(projection, undefined)! },
+          ...{ consumers: store.consumers, documents: projections.documents },
           workflows: { ...store.workflows, rehearse: workflows.rehearse, versionsOf: workflows.versionsOf },
         },
         given,

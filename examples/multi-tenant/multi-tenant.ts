@@ -4,7 +4,7 @@
  *     npx tsx examples/multi-tenant/multi-tenant.ts
  *
  * Each shop is a tenant with a schema of its own. The request decides which tenant is current, one runner works for all of
- * them, and a shop that leaves takes its data along. Everything is in memory here.
+ * them, and a shop that leaves takes its data along. Everything is in memory, or on an empty server with DATABASE_URL.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -23,8 +23,9 @@ const earnings = defineDocumentProjection('earnings', {
 })
 
 const requests = new AsyncLocalStorage<{ tenant: string }>()
+const { DATABASE_URL: url } = process.env
 await using store = await openStore({
-  memory: true,
+  ...(url === undefined ? { memory: true } : { url, migrate: true }),
   events,
   projections: [earnings],
   tenancy: 'schema',

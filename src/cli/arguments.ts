@@ -10,7 +10,7 @@
 import { parseArgs } from 'node:util'
 import { nearestName } from '../core/name.ts'
 import type { Argument, Command, Commands, Entry, Group, Kinds, Leaf, Location, Option, Root } from './command.ts'
-import { type OlderLine, translated } from './older-lines.ts'
+import { type OlderLine, olderOptions, translated } from './older-lines.ts'
 import { WrongUsage } from './report-error.ts'
 
 /** The options of every command. */
@@ -136,7 +136,8 @@ export async function findCommand(root: Root, words: readonly string[]): Promise
     return { path, entry, rest }
   const now = translated(older, rest)
   if ('words' in now) return { path, entry, rest: now.words }
-  throw new WrongUsage({ reason: `The line "${typed.join(' ')}" is another one here`, hint: now.line })
+  const { line, reason = `The line "${typed.join(' ')}" is another one here` } = now
+  throw new WrongUsage({ reason, hint: line })
 }
 
 export function isGroup(entry: Entry): entry is Group {
@@ -160,6 +161,7 @@ const globalsWithValue = new Set(
     option.kind === 'flag' ? [] : [flagOf(name), ...('aliases' in option ? option.aliases.map(flagOf) : [])],
   ),
 )
+for (const [flag, { takesValue }] of Object.entries(olderOptions)) if (takesValue) globalsWithValue.add(flag)
 
 async function unknownCommand(
   root: Root,
@@ -280,6 +282,8 @@ function tokensOf(words: readonly string[], flags: ReadonlyMap<string, Flag>): r
 }
 
 function unknownFlag(flag: string, flags: ReadonlyMap<string, Flag>, line: string): Error {
+  if (Object.hasOwn(olderOptions, flag))
+    return new WrongUsage({ reason: `"${line}" has no option ${flag}`, hint: olderOptions[flag]!.hint })
   const names = [...flags.keys()].filter(name => !name.startsWith('--no-'))
   const nearest = nearestName(flag, names)
   const suggestion = nearest === undefined ? '' : ` (did you mean ${nearest}?)`

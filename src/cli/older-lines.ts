@@ -14,8 +14,16 @@ export interface OlderLine {
   readonly command: readonly string[]
   /** The options that it had. Their order is that of the arguments that they become. */
   readonly options?: Readonly<Record<string, OlderOption>> | undefined
+  /** The line to type, whatever else stands in it; undefined if it can be read as it is. */
+  readonly instead?: ((words: readonly string[]) => Answer | undefined) | undefined
   /** The line to type, if it has other than this number of arguments. */
   readonly answer?: { readonly arguments: number; readonly line: (given: readonly string[]) => string } | undefined
+}
+
+export interface Answer {
+  readonly line: string
+  /** What is different here, as a sentence without its end. */
+  readonly reason?: string | undefined
 }
 
 /** What an option is now: words made of its value. A `flag` had no value, a `switch` true, false or none. */
@@ -38,10 +46,24 @@ function inCollection(verb: string): OlderLine {
   return { command: ['documents', verb], answer: { arguments: 2, line } }
 }
 
+const declared = 'Columns and indexes are declared with the collection, and a sync makes and fills them'
+const flagOfStream = 'Archiving is a flag of a stream, so no events are moved and nothing is redirected'
+
+function always(command: readonly string[], reason: string, line = `rillflow ${command.join(' ')}`): OlderLine {
+  return { command, instead: () => ({ line, reason }) }
+}
+
 export const olderLines: Readonly<Record<string, OlderLine>> = {
   'schema-plan': { command: ['schema', 'plan'] },
   'schema-sync': { command: ['schema', 'sync'] },
   'schema-down': { command: ['schema', 'down'] },
+  'projections list': {
+    command: ['projections', 'list'],
+    instead: words =>
+      words.includes('--all-tenants')
+        ? { line: 'rillflow projections list --tenant NAME', reason: 'A list is that of one tenant' }
+        : undefined,
+  },
   'projections metrics': { command: ['consumers', 'status'] },
   'projections reset-checkpoint': { command: ['consumers', 'reset'] },
   'projections run-once': { command: ['consumers', 'run-once'], options: { '--name': argument } },
@@ -82,8 +104,15 @@ export const olderLines: Readonly<Record<string, OlderLine>> = {
   },
   'subscriptions set-group-max-in-flight': {
     command: ['subscriptions', 'set-max-in-flight'],
-    options: { '--value': argument },
+    options: { '--value': { takes: 'value', as: value => (value === 'none' ? [] : [value]) } },
+    instead(words) {
+      const [name = 'NAME', group, limit = ''] = words
+      if (words.some(word => word.startsWith('-')) || group === undefined) return undefined
+      const line = ['rillflow subscriptions set-max-in-flight', name, limit === 'none' ? '' : limit, '--group', group]
+      return { line: line.filter(word => word !== '').join(' ') }
+    },
   },
+  'subscriptions tail': { command: ['subscriptions', 'tail'], options: { '--max-in-flight': ignored } },
   'docs get': inCollection('get'),
   'docs soft-delete': inCollection('soft-delete'),
   'docs restore': inCollection('restore'),
@@ -91,12 +120,33 @@ export const olderLines: Readonly<Record<string, OlderLine>> = {
     command: ['documents', 'index-advisor'],
     answer: { arguments: 1, line: () => 'rillflow documents index-advisor COLLECTION --gin --field FIELD' },
   },
+  'docs explain-sql': {
+    command: ['documents', 'explain'],
+    instead: words => ({
+      line: `rillflow documents explain COLLECTION --where FILTER${words.includes('--analyze') ? ' --analyze' : ''}`,
+      reason: 'A plan is that of a query of a collection',
+    }),
+  },
+  'docs duplicated-fields': {
+    command: ['documents', 'index-advisor'],
+    instead: ([verb, field = 'FIELD']) => {
+      if (verb === 'suggest') return { line: `rillflow documents index-advisor COLLECTION --field ${field}` }
+      return { line: verb === 'backfill' ? 'rillflow schema sync' : 'rillflow documents collections', reason: declared }
+    },
+  },
   'docs verify': { command: ['schema', 'check'] },
   docs: { command: ['documents'] },
   'archive mark': {
     command: ['streams', 'archive'],
     options: { '--by': { takes: 'value', as: by => ['--actor', by] } },
   },
+  'archive status': {
+    command: ['streams', 'list', '--state', 'archived'],
+    answer: { arguments: 0, line: ([stream = 'STREAM']) => `rillflow streams show ${stream}` },
+  },
+  'archive move': always(['upkeep'], `${flagOfStream}; retention.archivedStreamsMs says when they are deleted`),
+  'archive redirect': always(['streams', 'archive'], flagOfStream, 'rillflow streams archive STREAM'),
+  'archive partition': always(['streams', 'archive'], flagOfStream, 'rillflow streams archive STREAM'),
   'archive reactivate': { command: ['streams', 'restore'] },
   'tenants archive': { command: ['tenants', 'export'] },
   'upcasters path': {
@@ -107,14 +157,29 @@ export const olderLines: Readonly<Record<string, OlderLine>> = {
   },
   project: { command: ['run', '--only', 'projections'], options: { '--continuous': { takes: 'flag', as: () => [] } } },
   'migrate pending': { command: ['schema', 'plan'] },
-  'migrate run': { command: ['schema', 'sync'] },
+  'migrate list': { command: ['schema', 'check'] },
+  'migrate history': { command: ['schema', 'check'] },
+  'migrate generate': always(['schema', 'plan'], 'The migrations of its own tables come with the package'),
+  'migrate rollback': always(['schema', 'check'], 'Migrations only go forward; a backup goes back'),
+  'migrate run': {
+    command: ['schema', 'sync'],
+    instead: words => (words.includes('--dry-run') ? { line: 'rillflow schema plan' } : undefined),
+  },
+}
+
+/** Options that there are no longer: what to type, or where it is configured. */
+export const olderOptions: Readonly<Record<string, { readonly takesValue: boolean; readonly hint: string }>> = {
+  '--tenant-schema': { takesValue: true, hint: '--tenant NAME, whose schema follows from its name' },
+  '--slow-query-ms': { takesValue: true, hint: 'slowStatementMs in rillflow.config.ts' },
+  '--slow-query-explain': { takesValue: false, hint: 'explainSlow in rillflow.config.ts' },
+  '--db-path': { takesValue: true, hint: '--folder PATH' },
+  '--verbose': { takesValue: false, hint: '--debug' },
 }
 
 /** The words after the command, as it takes them now; or the line to type. */
-export function translated(
-  older: OlderLine,
-  words: readonly string[],
-): { readonly words: readonly string[] } | { readonly line: string } {
+export function translated(older: OlderLine, words: readonly string[]): { readonly words: readonly string[] } | Answer {
+  const instead = older.instead?.(words)
+  if (instead !== undefined) return instead
   const made = new Map<string, readonly string[]>()
   const left: string[] = []
   for (let at = 0; at < words.length; at++) {

@@ -10,7 +10,6 @@
  * - Inside a transaction a reader sees the transaction's own writes.
  */
 import type { ObjectAsJson } from '../core/as-json.ts'
-import type { Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { Page, PageOptions } from '../core/page.ts'
@@ -54,8 +53,7 @@ export type OpenRows<M extends EventMap = UntypedEvents> = <Row>(
 ) => Rows<Row>
 
 export interface ReadModels {
-  /** Those of a projection, by its definition or by its name; undefined if a collection was given. */
-  documentsOf(given: string | Definition, options: unknown): ReadDocuments | undefined
+  documents(projection: DocumentProjection): ReadDocuments
   rows(projection: TableProjection | string): Rows<unknown>
 }
 
@@ -77,10 +75,7 @@ export function openReadModels(parts: ReadParts): ReadModels {
     throw new InvalidOption({ option: 'projection', reason })
   }
   return {
-    documentsOf(given, options) {
-      const named = typeof given === 'string' && options === undefined ? parts.registered(given) : given
-      if (typeof named !== 'object' || named.kind !== 'projection') return undefined
-      const projection = named as DocumentProjection
+    documents(projection) {
       const { name, lifecycle } = parts.registered(projection.name) ?? projection
       if (typeof projection.documentTable !== 'string') throw notOfKind(name, 'documents', 'defineDocumentProjection')
       if (lifecycle === 'live') return liveDocuments(parts, projection)

@@ -55,8 +55,11 @@ test('the billing workflow closes a month with late payers and a bank that was d
   expect(printed).toContain('collect failed: the bank does not answer')
 })
 
-test('the tenants are isolated, and one is exported and imported again', { timeout: patienceMs }, async () => {
-  const printed = await runExample('multi-tenant/multi-tenant.ts')
+test.each(['embedded', 'on a server'])('the tenants are isolated, and one is exported and imported again, %s', {
+  timeout: patienceMs,
+}, async place => {
+  const server = place === 'embedded' ? {} : { DATABASE_URL: await freshDatabase('two_shops') }
+  const { stdout: printed } = await runFile('multi-tenant/multi-tenant.ts', [], server)
 
   expect(printed).toContain('(none)     tenant_required')
   expect(printed).toContain('tea-house: 2 × teapot, 58.00 €')
@@ -148,6 +151,7 @@ async function runExample(path: string, ...args: string[]): Promise<string> {
 function runFile(path: string, args: string[], more: Record<string, string> = {}) {
   const flags = [...shortLived, '--import', import.meta.resolve('tsx')]
   const command = [...flags, join(root, 'examples', path), ...args]
-  const env = { ...process.env, NO_COLOR: '1', RILLFLOW_FOLDER: till, ...more }
+  const { DATABASE_URL: _, ...own } = process.env
+  const env = { ...own, NO_COLOR: '1', RILLFLOW_FOLDER: till, ...more }
   return run(process.execPath, command, { cwd: folder, env, timeout: patienceMs })
 }
