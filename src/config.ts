@@ -20,7 +20,14 @@ import { refuseUnknownOptions } from './core/options.ts'
 import type { EventMap, UntypedEvents } from './events/definition.ts'
 import { type Store, type StoreOptions, storeOptionNames } from './store.ts'
 
-/** The object of a `rillflow.config.ts`: the options of the store, and its definitions. */
+/**
+ * The object of a `rillflow.config.ts`: the options of the store, and its definitions.
+ *
+ * @example
+ * ```ts
+ * const shop: Config = { aggregates: [Order], projections: [orders] }
+ * ```
+ */
 export interface Config<M extends EventMap = UntypedEvents>
   extends Omit<StoreOptions<M>, 'database' | 'logger' | 'migrate' | 'register'> {
   /** Registers further definitions: those that are known only later, projections with another lifecycle. */

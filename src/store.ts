@@ -70,7 +70,15 @@ import type { Handler } from './workflows/handler.ts'
 import type { Schedule } from './workflows/schedules/schedule.ts'
 import type { WorkflowDefinition, WorkflowOptions, Workflows } from './workflows/workflows.ts'
 
-/** Where a store is, and what is defined in it. */
+/**
+ * Where a store is, and what is defined in it.
+ *
+ * @example
+ * ```ts
+ * const options: StoreOptions = { memory: true, logger: false }
+ * await (await openStore(options)).close()
+ * ```
+ */
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions, SlowStatementOptions {
   /** The events of the store, from `defineEvents`: their types, and the schemas that check them. */
   events?: EventDefinitions<M> | undefined
@@ -150,7 +158,15 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   tenantPrefix?: string | undefined
 }
 
-/** An open store. */
+/**
+ * An open store.
+ *
+ * @example
+ * ```ts
+ * const countAll = (shop: Store) => shop.events.head()
+ * await countAll(store as unknown as Store)
+ * ```
+ */
 export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposable {
   readonly engine: 'postgres' | 'pglite'
   readonly events: Events<M>
@@ -241,7 +257,14 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   close(): Promise<void>
 }
 
-/** A multi-tenant store. Its members act on the current tenant; without one they throw `TenantRequired`. */
+/**
+ * A multi-tenant store. Its members act on the current tenant; without one they throw `TenantRequired`.
+ *
+ * @example
+ * ```ts
+ * const countOf = (shop: TenantedStore, name: string) => shop.tenant(name).events.head()
+ * ```
+ */
 export interface TenantedStore<M extends EventMap = UntypedEvents> extends Store<M> {
   /** Runs the tenants that have work, in this process; `concurrency` is that of all of them together. */
   start(options?: TenantsStartOptions): Promise<RunningTenants>

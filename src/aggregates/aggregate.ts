@@ -200,7 +200,19 @@ function formOf(
 
 // ── Classes ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A class whose instances fold their stream into themselves. Without `snapshot` and `hydrate` it has no snapshots. */
+/**
+ * A class whose instances fold their stream into themselves. Without `snapshot` and `hydrate` it has no snapshots.
+ *
+ * @example
+ * ```ts
+ * class Cart implements AggregateInstance {
+ *   items = 0
+ *   apply(event: { type: string }) {
+ *     if (event.type === 'ItemAdded') this.items++
+ *   }
+ * }
+ * ```
+ */
 export interface AggregateInstance<Event extends AnyEvent = never> {
   /** Changes itself as the event says, and does nothing else. */
   apply(event: Event): unknown

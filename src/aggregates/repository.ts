@@ -30,7 +30,14 @@ export interface LoadOptions extends LoadRange {
   tx?: AnyTransaction | undefined
 }
 
-/** How a command is decided and committed. */
+/**
+ * How a command is decided and committed.
+ *
+ * @example
+ * ```ts
+ * const options: HandleOptions = { idempotencyKey: 'ship-7', retries: 5 }
+ * ```
+ */
 export interface HandleOptions extends CommitOptions {
   /** How often the decision is made again after a conflict with another append. Default 3. */
   retries?: number | undefined

@@ -34,6 +34,12 @@ export interface ConsumerFilter<Type extends string = string> extends EventFilte
 /**
  * Where a new consumer begins: at the start of the log, now, or after a position. A position beyond the head is
  * refused, because the events up to it would be skipped when they come.
+ *
+ * @example
+ * ```ts
+ * const from: From = 'start'
+ * for await (const event of store.events.readAll({ from })) event.type
+ * ```
  */
 export type From = 'start' | 'now' | number
 

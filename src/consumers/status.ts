@@ -16,7 +16,15 @@ import { groupKey, groupOf, readRows } from './row-names.ts'
 import { isUnseen } from './runners/row.ts'
 import { consumerNames } from './schema.ts'
 
-/** How far a consumer is, its runner, and its last error. */
+/**
+ * How far a consumer is, its runner, and its last error.
+ *
+ * @example
+ * ```ts
+ * const isBehind = ({ lag }: ConsumerStatus) => lag > 1_000
+ * ;(await store.consumers.list()).items.filter(isBehind)
+ * ```
+ */
 export interface ConsumerStatus {
   readonly name: string
   readonly kind: ConsumerKind

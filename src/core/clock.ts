@@ -11,7 +11,20 @@ export const systemClock: Clock = {
   setTimeout: startHostTimer,
 }
 
-/** The time and the timers of a store in this process. */
+/**
+ * The time and the timers of a store in this process.
+ *
+ * @example
+ * ```ts
+ * const fixed: Clock = {
+ *   now: () => new Date('2030-01-01'),
+ *   setTimeout: (fn, ms) => {
+ *     const timer = setTimeout(fn, ms)
+ *     return { cancel: () => clearTimeout(timer) }
+ *   },
+ * }
+ * ```
+ */
 export interface Clock {
   now(): Date
   /** Calls `fn` once, `ms` milliseconds from now, unless it is cancelled before. */

@@ -10,6 +10,14 @@
  */
 const brand = Symbol.for('rillflow.error')
 
+/**
+ * Every error of the store.
+ *
+ * @example
+ * ```ts
+ * const pageOf = (error: RillflowError) => `${error.code}: see ${error.docs}`
+ * ```
+ */
 export class RillflowError extends Error {
   readonly code: string
   /** Whether the same call can succeed when it is tried again. */

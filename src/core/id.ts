@@ -57,7 +57,15 @@ export function uuidv7Ids(options: UuidOptions = {}): Ids {
   }
 }
 
-/** Makes ids. They must be unique for ever, and should ascend. */
+/**
+ * Makes ids. They must be unique for ever, and should ascend.
+ *
+ * @example
+ * ```ts
+ * let n = 0
+ * const ids: Ids = { next: () => `00000000-0000-4000-8000-${String(++n).padStart(12, '0')}` }
+ * ```
+ */
 export interface Ids {
   next(): string
 }

@@ -8,7 +8,15 @@
 import { InvalidOption } from './errors.ts'
 import { checkWhole, optionNames, refuseUnknownOptions } from './options.ts'
 
-/** One page of a list. */
+/**
+ * One page of a list.
+ *
+ * @example
+ * ```ts
+ * const page: Page<{ stream: string }> = await store.streams.list({ limit: 10 })
+ * const isLast = page.next === undefined
+ * ```
+ */
 export interface Page<T> {
   readonly items: readonly T[]
   /** Goes back as `after` for the page that follows; undefined on the last one. */
@@ -18,7 +26,15 @@ export interface Page<T> {
 /** A page ends with the item that reaches so many bytes, whatever its limit of items. */
 export const maxPageBytes: number = 8 * 1024 * 1024
 
-/** Which page of a list, and how long. */
+/**
+ * Which page of a list, and how long.
+ *
+ * @example
+ * ```ts
+ * const options: PageOptions = { limit: 50 }
+ * await store.streams.list(options)
+ * ```
+ */
 export interface PageOptions {
   /** The `next` of the page before. Default: the first page. */
   readonly after?: string | undefined

@@ -89,7 +89,15 @@ export interface Executor {
   runArrays(statement: Statement): Promise<unknown[][]>
 }
 
-/** An open transaction. It ends when the function that received it has returned. */
+/**
+ * An open transaction. It ends when the function that received it has returned.
+ *
+ * @example
+ * ```ts
+ * const count = (tx: Transaction) => tx.query<{ n: number }>('select 1 as n')
+ * await store.transaction(count)
+ * ```
+ */
 export interface Transaction extends Executor {
   /** Identifies the transaction in memory. */
   readonly id: symbol

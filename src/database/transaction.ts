@@ -52,6 +52,11 @@ export function assertOpen(transaction: OpenTransaction): void {
 /**
  * A transaction that belongs to the user: anything with a `query` method that takes the query object of `pg`. Adapters for
  * other libraries implement it in a few lines.
+ *
+ * @example
+ * ```ts
+ * const place = (client: ForeignTransaction) => store.events.append('order-9', placed, { tx: client })
+ * ```
  */
 export interface ForeignTransaction {
   query(query: ForeignQuery): Promise<{ rows: unknown[] }>
@@ -65,7 +70,15 @@ export interface ForeignQuery {
   readonly types?: { getTypeParser(oid: number, format?: string): (text: string) => unknown }
 }
 
-/** What the option `tx` takes: a transaction of `store.transaction`, a client of `pg`, or an adapter's result. */
+/**
+ * What the option `tx` takes: a transaction of `store.transaction`, a client of `pg`, or an adapter's result.
+ *
+ * @example
+ * ```ts
+ * const place = (tx: AnyTransaction) => store.events.append('order-8', placed, { tx })
+ * await store.transaction(place)
+ * ```
+ */
 export type AnyTransaction = Transaction | ForeignTransaction
 
 export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {

@@ -82,7 +82,15 @@ import {
   updateDocument,
 } from './write.ts'
 
-/** The documents of a projection, which alone writes them. */
+/**
+ * The documents of a projection, which alone writes them.
+ *
+ * @example
+ * ```ts
+ * const read: ReadDocuments<{ cents: number }> = store.documents(orders)
+ * await read.get('order-1')
+ * ```
+ */
 export interface ReadDocuments<in out Doc extends object = Record<string, unknown>> {
   /** The name of the collection, or of the projection. */
   readonly name: string
@@ -97,7 +105,15 @@ export interface ReadDocuments<in out Doc extends object = Record<string, unknow
   where(condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc>
 }
 
-/** The documents of a collection. */
+/**
+ * The documents of a collection.
+ *
+ * @example
+ * ```ts
+ * const visit = (all: Documents<Customer>, id: string) => all.patch(id, { visits: 5 })
+ * await visit(store.documents(customers), 'c-1')
+ * ```
+ */
 export interface Documents<in out Doc extends object = Record<string, unknown>> {
   readonly name: string
   /** Makes sure that its tables exist. Only needed before its first use inside a transaction. */

@@ -65,7 +65,14 @@ export interface EventSchemas {
   readonly [type: string]: StandardSchemaV1
 }
 
-/** An event to be appended: one kind per type of the map, distinguished by `type`. */
+/**
+ * An event to be appended: one kind per type of the map, distinguished by `type`.
+ *
+ * @example
+ * ```ts
+ * const shipped: NewEvent<EventsOf<typeof events>> = { type: 'OrderShipped', data: { carrier: 'Swift' } }
+ * ```
+ */
 export type NewEvent<M extends EventMap = UntypedEvents> = {
   [T in keyof M & string]: NewEventOf<T, M[T]>
 }[keyof M & string]
@@ -85,7 +92,15 @@ export interface NewEventOf<Type extends string, Data> {
   readonly userId?: string | undefined
 }
 
-/** An event of the log: one kind per type of the map, distinguished by `type`. */
+/**
+ * An event of the log: one kind per type of the map, distinguished by `type`.
+ *
+ * @example
+ * ```ts
+ * const place = ({ stream, version }: RecordedEvent) => `${stream}@${version}`
+ * for await (const event of store.events.readAll({ limit: 1 })) place(event)
+ * ```
+ */
 export type RecordedEvent<M extends EventMap = UntypedEvents> = {
   [T in keyof M & string]: RecordedEventOf<T, M[T]>
 }[keyof M & string]

@@ -1,5 +1,13 @@
 import { defineError, type ErrorKind } from '../core/errors.ts'
 
+/**
+ * The stream has another version than the append expected: another writer was faster.
+ *
+ * @example
+ * ```ts
+ * const isIt = (error: unknown) => error instanceof VersionConflict // or isRillflowError(error, 'version_conflict')
+ * ```
+ */
 export const VersionConflict: ErrorKind<
   'version_conflict',
   { stream: string; expected: number | 'empty' | 'exists'; actual: number }

@@ -26,7 +26,14 @@ export interface AnyRequest {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Which events a client gets, from where on, and the part of them that it may see. */
+/**
+ * Which events a client gets, from where on, and the part of them that it may see.
+ *
+ * @example
+ * ```ts
+ * const options: EventStreamOptions = { types: ['OrderShipped'], from: 'now' }
+ * ```
+ */
 export interface EventStreamOptions<Type extends string = string, Event = RecordedEvent> {
   /** Only events of these types. Default: all. */
   types?: readonly Type[] | undefined
@@ -159,7 +166,14 @@ export function errorResponse(error: unknown): Response {
   return response
 }
 
-/** A handler for `node:http`, Express and Fastify's raw requests. */
+/**
+ * A handler for `node:http`, Express and Fastify's raw requests.
+ *
+ * @example
+ * ```ts
+ * const listener: NodeListener = nodeListener(() => new Response('hello'))
+ * ```
+ */
 export type NodeListener = (
   incoming: import('node:http').IncomingMessage,
   outgoing: import('node:http').ServerResponse,

@@ -21,7 +21,14 @@ import { InvalidOption } from '../core/errors.ts'
 import { IntegerTooLarge } from '../database/errors.ts'
 import type { ForeignQuery, ForeignTransaction } from '../database/transaction.ts'
 
-/** The transaction of `db.transaction(async tx => …)`. */
+/**
+ * The transaction of `db.transaction(async tx => …)`.
+ *
+ * @example
+ * ```ts
+ * const adapt = (tx: DrizzleTransaction) => fromDrizzle(tx)
+ * ```
+ */
 export interface DrizzleTransaction {
   execute(query: never): unknown
   rollback(): never
@@ -45,7 +52,14 @@ export function fromDrizzle(tx: DrizzleTransaction): ForeignTransaction {
   throw new InvalidOption({ option: 'tx', reason })
 }
 
-/** The transaction of `db.transaction().execute(async trx => …)`, or a controlled one. */
+/**
+ * The transaction of `db.transaction().execute(async trx => …)`, or a controlled one.
+ *
+ * @example
+ * ```ts
+ * const adapt = (trx: KyselyTransaction) => fromKysely(trx)
+ * ```
+ */
 export interface KyselyTransaction {
   readonly isTransaction: true
   withoutPlugins(): unknown
@@ -73,7 +87,14 @@ export function fromKysely(trx: KyselyTransaction): ForeignTransaction {
   })
 }
 
-/** The client of `prisma.$transaction(async tx => …)`. */
+/**
+ * The client of `prisma.$transaction(async tx => …)`.
+ *
+ * @example
+ * ```ts
+ * const adapt = (tx: PrismaTransaction) => fromPrisma(tx)
+ * ```
+ */
 export interface PrismaTransaction {
   $queryRawUnsafe(query: string, ...values: unknown[]): PromiseLike<unknown>
   readonly $connect?: never
@@ -102,7 +123,14 @@ export function fromPrisma(tx: PrismaTransaction): ForeignTransaction {
   })
 }
 
-/** The `sql` of `sql.begin(async sql => …)`. */
+/**
+ * The `sql` of `sql.begin(async sql => …)`.
+ *
+ * @example
+ * ```ts
+ * const adapt = (sql: PostgresJsTransaction) => fromPostgresJs(sql, { prepare: false })
+ * ```
+ */
 export interface PostgresJsTransaction {
   unsafe(query: string, parameters: never[], options: object): { raw(): PromiseLike<unknown> }
   typed: unknown

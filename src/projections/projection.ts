@@ -63,7 +63,15 @@ export interface Projection<M extends EventMap = never> extends Definition<'proj
   readonly fold: ((document: unknown, event: RecordedEvent) => unknown) | undefined
 }
 
-/** The context that a projection's code gets with an event. */
+/**
+ * The context that a projection's code gets with an event.
+ *
+ * @example
+ * ```ts
+ * const log = (event: RecordedEvent, { tx }: ProjectionContext) =>
+ *   tx.query('insert into audit (stream) values ($1)', [event.stream])
+ * ```
+ */
 export interface ProjectionContext {
   readonly projection: string
   /** The open transaction: its writes are committed together with the checkpoint, or not at all. */

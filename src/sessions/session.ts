@@ -52,7 +52,14 @@ export const saveOptionNames: readonly string[] = optionNames<SaveOptions>({
   ...{ idempotencyKey: true, onRepeat: true, tx: true, signal: true },
 })
 
-/** A unit of work: documents and events that are saved together. */
+/**
+ * A unit of work: documents and events that are saved together.
+ *
+ * @example
+ * ```ts
+ * const welcome = (session: Session) => session.events.append('mail-1', { type: 'MailSent', data: {} })
+ * ```
+ */
 export interface Session<M extends EventMap = UntypedEvents> extends AsyncDisposable {
   /** The documents of a collection, loaded once and changed together. */
   documents<Doc extends object>(collection: Collection<Doc> | Documents<Doc>): SessionDocuments<Doc>

@@ -13,7 +13,16 @@ import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definitio
 import type { Log } from '../events/log.ts'
 import { AlreadySettled } from './errors.ts'
 
-/** An event that is delivered, to be acknowledged or returned. */
+/**
+ * An event that is delivered, to be acknowledged or returned.
+ *
+ * @example
+ * ```ts
+ * const mail = async (event: Delivery) => {
+ *   if (event.deliveries > 3) await event.nack({ delayMs: 60_000 })
+ * }
+ * ```
+ */
 export type Delivery<M extends EventMap = UntypedEvents> = RecordedEvent<M> & Settling
 
 export interface Settling {

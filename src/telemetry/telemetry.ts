@@ -32,7 +32,14 @@ export interface Telemetry extends MetricsRegistry {
   span<T>(start: SpanStart, work: (span: Span) => Promise<T>): Promise<T>
 }
 
-/** A logger of yours, such as that of pino. */
+/**
+ * A logger of yours, such as that of pino.
+ *
+ * @example
+ * ```ts
+ * const quiet: Logger = { debug() {}, info() {}, warn: console.warn, error: console.error }
+ * ```
+ */
 export interface Logger {
   debug(fields: object, message: string): void
   info(fields: object, message: string): void

@@ -28,7 +28,14 @@ import { checkTenantName, checkTenantPrefix, schemaOfTenant } from './tenant-nam
 import { openTenants, type RunningTenants, type Tenants, type TenantsStartOptions } from './tenants.ts'
 import { openTenantsAudit, type TenantsAuditParts } from './tenants-audit.ts'
 
-/** `'schema'`: all tenants in this store's database. A directory: on many servers. */
+/**
+ * `'schema'`: all tenants in this store's database. A directory: on many servers.
+ *
+ * @example
+ * ```ts
+ * const tenancy: Tenancy = 'schema'
+ * ```
+ */
 export type Tenancy = 'schema' | DirectoryTenancy
 
 export interface DirectoryTenancy {

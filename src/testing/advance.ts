@@ -30,7 +30,14 @@ import { moment, moveClock } from '../schema/clock.sql.ts'
 import { nextDeliveryAfter } from '../subscriptions/pending-work.ts'
 import { everyMs as upkeepEveryMs } from '../upkeep/upkeep.ts'
 
-/** How far to move the time; the parts are added. Nothing: only the work that can be done now. */
+/**
+ * How far to move the time; the parts are added. Nothing: only the work that can be done now.
+ *
+ * @example
+ * ```ts
+ * const threeDays: TimeSpan = { days: 3 }
+ * ```
+ */
 export interface TimeSpan {
   days?: number | undefined
   hours?: number | undefined

@@ -2,7 +2,15 @@
 import type { Clock } from '../core/clock.ts'
 import type { Ids } from '../core/id.ts'
 
-/** A clock that stands still until `advance` moves it. */
+/**
+ * A clock that stands still until `advance` moves it.
+ *
+ * @example
+ * ```ts
+ * const clock: FakeClock = fakeClock('2030-01-01T00:00:00Z')
+ * clock.advance(60_000)
+ * ```
+ */
 export interface FakeClock extends Clock {
   /** Moves the time on and runs the timers that are due, in their order. */
   advance(ms: number): void

@@ -20,13 +20,27 @@ import { openParts, type Store, type StoreOptions } from '../store.ts'
 import { type Advance, movableClock, openTime, type Time } from './advance.ts'
 import { type SpareSchemas, spareSchemas } from './spare-schemas.ts'
 
-/** The place of a test store, if not in the embedded engine of this process: a schema on your server. */
+/**
+ * The place of a test store, if not in the embedded engine of this process: a schema on your server.
+ *
+ * @example
+ * ```ts
+ * const place: TestPlace = { at: '2030-01-01T00:00:00Z' }
+ * ```
+ */
 export interface TestPlace extends Pick<StoreOptions, 'database' | 'url' | 'pool'> {
   /** The time of the store, which stands still but for `advance`. Default: the present, and it goes on. */
   at?: Date | string | undefined
 }
 
-/** A store whose time is in the hands of the test. */
+/**
+ * A store whose time is in the hands of the test.
+ *
+ * @example
+ * ```ts
+ * const tomorrow = (shop: TestStore) => shop.advance({ days: 1 })
+ * ```
+ */
 export interface TestStore<M extends EventMap = UntypedEvents> extends Store<M> {
   /**
    * Moves the time and runs everything that is due on the way, at once and without a runner: `advance({ days: 3 })`.

@@ -11,7 +11,14 @@ import type { Log } from '../events/log.ts'
 import { oldIdempotencyKeys } from '../events/retention.ts'
 import { pruneAttempts } from '../workflows/retention.ts'
 
-/** How long each kind is kept. `Infinity` keeps it for ever. */
+/**
+ * How long each kind is kept. `Infinity` keeps it for ever.
+ *
+ * @example
+ * ```ts
+ * const retention: RetentionOptions = { idempotencyKeysMs: 7 * 86_400_000 }
+ * ```
+ */
 export interface RetentionOptions {
   /** The history of settled workflows: attempts, joins, undos, runs of schedules. Default 30 days. */
   attemptsMs?: number | undefined

@@ -28,7 +28,14 @@ import { type Attributes, type BatchPlace, checkAttributes, envelopeOf, headerOf
 
 const brand = Symbol('rillflow.emission')
 
-/** Where an emitted event goes, and when. */
+/**
+ * Where an emitted event goes, and when.
+ *
+ * @example
+ * ```ts
+ * const options: EmitOptions = { stream: 'order-1' }
+ * ```
+ */
 export interface EmitOptions {
   /** Part of its id, with the event and the handler. Default: its type, numbered. */
   key?: string | undefined
@@ -51,7 +58,14 @@ export interface Emission<Type extends string = string> {
   readonly options: EmitOptions
 }
 
-/** `emit` of a context: it knows the events, and the types that the handler may emit. */
+/**
+ * `emit` of a context: it knows the events, and the types that the handler may emit.
+ *
+ * @example
+ * ```ts
+ * const ship = (emit: Emit<EventsOf<typeof events>>) => emit('OrderShipped', { carrier: 'Swift' })
+ * ```
+ */
 export type Emit<M extends EventMap = UntypedEvents, E extends keyof M & string = keyof M & string> = <T extends E>(
   type: T,
   data: M[T],
@@ -86,7 +100,14 @@ export interface Compensation<Type extends string = string> {
   readonly emitted: readonly Emission<Type>[]
 }
 
-/** The results that a handler may return. */
+/**
+ * The results that a handler may return.
+ *
+ * @example
+ * ```ts
+ * const nothing: HandlerResult = []
+ * ```
+ */
 export type HandlerResult<Type extends string = string> =
   | undefined
   | null

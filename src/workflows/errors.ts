@@ -60,12 +60,31 @@ export const TooManyEmitted: ErrorKind<'too_many_emitted', { handler: string; em
     d =>
       `One run of "${d.handler}" emitted ${d.emitted} events; the limit is ${d.maxEmitted}. Emit them in several steps, or raise maxEmitted.`,
   )
+/**
+ * Thrown by a handler: it is tried again after this time, instead of after the wait of its backoff.
+ *
+ * @example
+ * ```ts
+ * const wait = () => {
+ *   throw new RetryLater({ delayMs: 60_000, reason: 'the bank is closed' })
+ * }
+ * ```
+ */
 export const RetryLater: ErrorKind<'retry_later', { delayMs: number; reason: string }> = defineError(
   'retry_later',
   d => `${d.reason} (the next attempt is in ${d.delayMs} ms)`,
   { retryable: true },
 )
-/** For programs to throw: `new NonRetryable('the card was declined')`. */
+/**
+ * For programs to throw: `new NonRetryable('the card was declined')`.
+ *
+ * @example
+ * ```ts
+ * const decline = () => {
+ *   throw new NonRetryable('the card is blocked')
+ * }
+ * ```
+ */
 export const NonRetryable: ErrorKind<'non_retryable', { reason: string }> = defineError(
   'non_retryable',
   d => d.reason || 'The handler has failed for good, and gave no reason.',

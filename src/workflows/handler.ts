@@ -59,7 +59,14 @@ export interface RunOptions {
 /** The action after the last attempt of an execution. `'park'` also stops its lane until an operator acts. */
 export type FailureEnd = 'deadLetter' | 'skip' | 'stop' | 'park'
 
-/** One failed attempt. */
+/**
+ * One failed attempt.
+ *
+ * @example
+ * ```ts
+ * const isLate = ({ attempt }: HandlerFailure) => attempt > 3
+ * ```
+ */
 export interface HandlerFailure<Event = RecordedEvent> {
   readonly handler: string
   readonly error: unknown
@@ -69,7 +76,14 @@ export interface HandlerFailure<Event = RecordedEvent> {
   readonly event: Event | undefined
 }
 
-/** A failure for good, as `onDeadLetter` gets it. */
+/**
+ * A failure for good, as `onDeadLetter` gets it.
+ *
+ * @example
+ * ```ts
+ * const why = ({ reason }: TerminalFailure) => reason
+ * ```
+ */
 export interface TerminalFailure<Event = RecordedEvent> extends HandlerFailure<Event> {
   readonly reason: DeadLetterReason
   readonly event: Event

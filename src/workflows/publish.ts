@@ -17,7 +17,15 @@ import type { NewEventOf, RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { checkCount, refusal } from './handler.ts'
 
-/** How an event is published. */
+/**
+ * How an event is published.
+ *
+ * @example
+ * ```ts
+ * const options: PublishOptions = { idempotencyKey: 'order-13', attributes: { customer: 'c-1' } }
+ * await store.workflows.publish('OrderPlaced', placed.data, options)
+ * ```
+ */
 export interface PublishOptions {
   /** A UUID that makes it repeatable: the same id with the same content is published once. */
   id?: string | undefined

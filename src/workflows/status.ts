@@ -14,7 +14,14 @@ import type { Attributes } from './publish.ts'
 import { dispatcherName } from './routes.ts'
 import { workflowNames } from './schema.ts'
 
-/** Whether a workflow is under way, waits, or is over. */
+/**
+ * Whether a workflow is under way, waits, or is over.
+ *
+ * @example
+ * ```ts
+ * const bad: WorkflowState[] = ['failed', 'cancelled']
+ * ```
+ */
 export type WorkflowState =
   | 'running'
   | 'waiting'

@@ -1,4 +1,4 @@
-/** Every exported function has a description with an example that compiles and runs; every type has a description. */
+/** Every exported function and its options have a description with an example that compiles and runs; every type has a description. */
 import { execFile } from 'node:child_process'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
@@ -24,20 +24,23 @@ const symbols = Object.entries(entries)
   .filter(([, path]) => path.endsWith('.js'))
   .flatMap(([entry, path]) => exportedFrom(entry, path.replace('./dist/', 'src/').replace(/\.js$/, '.ts')))
 
-test('every exported symbol but an error has a description, and every function an example', () => {
+test('every exported symbol but an error has a description, and every function and its options an example', () => {
   const described = symbols.filter(({ entry }) => entry !== './errors')
 
   expect(described.length).toBeGreaterThan(180)
   expect(described.filter(({ comment }) => comment === '').map(({ name }) => name)).toEqual([])
   const functions = described.filter(({ kind }) => kind === 'function')
   expect(functions.length).toBeGreaterThan(60)
-  expect(functions.filter(({ comment }) => !comment.includes('@example')).map(({ name }) => name)).toEqual([])
+  const options = described.filter(({ entry, name }) => entry === '.' && /(Options|Filter)$/.test(name))
+  expect(options.length).toBeGreaterThan(8)
+  expect([...functions, ...options].filter(({ comment }) => !comment.includes('@example'))).toEqual([])
 })
 
 test('every example compiles and runs', { timeout: 600_000 }, async () => {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })
-  const examples = new Map(symbols.map(({ name, comment }) => [name, exampleOf(comment)] as const))
+  // Of two names that differ in their case alone, the files must not.
+  const examples = new Map(symbols.map(({ name, kind, comment }) => [`${kind}-${name}`, exampleOf(comment)] as const))
   const written = [...examples].filter(([, code]) => code !== undefined) as [string, string][]
   writeFileSync(join(folder, 'shop.ts'), shop)
   for (const [name, code] of written) writeFileSync(join(folder, `${name}.example.ts`), withImports(code))
@@ -88,14 +91,14 @@ function withImports(code: string): string {
   const isDeclared = (name: string): boolean => new RegExp(`(const|class|function) ${name}\\b`).test(code)
   const taken = new Set<string>()
   const lines: string[] = []
-  for (const { entry, name } of symbols) {
+  for (const { entry, name, kind } of symbols) {
     if (taken.has(name) || !isUsed(name) || isDeclared(name)) continue
     taken.add(name)
-    lines.push(`import { ${name} } from '${entry.replace('.', 'rillflow')}'`)
+    lines.push(`import ${kind === 'type' ? 'type ' : ''}{ ${name} } from '${entry.replace('.', 'rillflow')}'`)
   }
   const shared = ofShop.filter(name => isUsed(name) && !isDeclared(name))
   if (shared.length > 0) lines.push(`import { ${shared.join(', ')} } from './shop.ts'`)
-  return `${lines.join('\n')}\n${code}\nexport {}\n`.replace(/import \{ (\w+Transaction) \}/g, 'import type { $1 }')
+  return `${lines.join('\n')}\n${code}\nexport {}\n`
 }
 
 function exampleOf(comment: string): string | undefined {

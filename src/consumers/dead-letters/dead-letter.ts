@@ -24,7 +24,15 @@ import { consumerNames } from '../schema.ts'
 import { type DeadLetterOwner, type OwnerName, ownerName, ownerOfRow, rowOf, rowsOf } from './owner.ts'
 import type { DeadLetterState } from './row.ts'
 
-/** It has the name of the consumer that failed, or that of the handler. */
+/**
+ * It has the name of the consumer that failed, or that of the handler.
+ *
+ * @example
+ * ```ts
+ * const subject = ({ eventId, lastError }: DeadLetter) => `${eventId}: ${lastError.message}`
+ * ;(await store.deadLetters.list()).items.map(subject)
+ * ```
+ */
 export interface DeadLetter extends OwnerName {
   readonly eventId: string
   /** The event's place in the log. */

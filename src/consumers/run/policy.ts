@@ -30,10 +30,24 @@ import { save } from '../row.ts'
 import type { Work } from './batch.ts'
 import { describeError, isInterruption } from './failure.ts'
 
-/** The action after the last attempt. `'park'` also holds back the later events of the stream, until a retry succeeds. */
+/**
+ * The action after the last attempt. `'park'` also holds back the later events of the stream, until a retry succeeds.
+ *
+ * @example
+ * ```ts
+ * const end: FailureEnd = 'park' // later events of its stream wait for it
+ * ```
+ */
 export type FailureEnd = 'deadLetter' | 'skip' | 'stop' | 'park'
 
-/** One failure of one event. */
+/**
+ * One failure of one event.
+ *
+ * @example
+ * ```ts
+ * const onFailure = ({ attempt, error }: Failure) => (attempt < 5 && error instanceof TypeError ? 'retry' : 'deadLetter')
+ * ```
+ */
 export interface Failure {
   readonly consumer: string
   readonly event: RecordedEvent
@@ -42,7 +56,14 @@ export interface Failure {
   readonly attempt: number
 }
 
-/** What happens when code of a consumer fails: retries, the waits between them, and the end. */
+/**
+ * What happens when code of a consumer fails: retries, the waits between them, and the end.
+ *
+ * @example
+ * ```ts
+ * const patient: FailureOptions = { retries: 10, backoff: { baseMs: 500, maxMs: 60_000 }, onFailure: 'park' }
+ * ```
+ */
 export interface FailureOptions {
   /** How many more times after the first attempt. Default 3. */
   retries?: number | undefined

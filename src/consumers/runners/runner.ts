@@ -46,7 +46,14 @@ import {
 } from './row.ts'
 import { type Leased, type Only, type RunContext, type Runnable, type RunningPart, wantedBy } from './runnable.ts'
 
-/** What a runner runs, and how. */
+/**
+ * What a runner runs, and how.
+ *
+ * @example
+ * ```ts
+ * const options: RunnerOptions = { only: ['projections'], name: 'reader' }
+ * ```
+ */
 export interface RunnerOptions {
   /** The definitions to run, or kinds of them by name. Default: all, also those that are registered later. */
   only?: Only | undefined
@@ -74,7 +81,15 @@ export const startOptionNames: readonly (keyof RunnerOptions)[] = [
   'pollMs',
 ]
 
-/** What `store.start()` gives: it runs consumers and handlers in this process until it is stopped. */
+/**
+ * What `store.start()` gives: it runs consumers and handlers in this process until it is stopped.
+ *
+ * @example
+ * ```ts
+ * const runner: Runner = await store.start()
+ * await runner.stop({ timeoutMs: 5_000 })
+ * ```
+ */
 export interface Runner extends Service {
   /** A random id, a new one with each start. */
   readonly id: string

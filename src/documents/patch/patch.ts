@@ -20,12 +20,26 @@
  */
 import { InvalidPatch } from '../errors.ts'
 
-/** The changes by path; a plain value sets the field. */
+/**
+ * The changes by path; a plain value sets the field.
+ *
+ * @example
+ * ```ts
+ * const visited: Patch<Customer> = { visits: increment(1) }
+ * ```
+ */
 export type Patch<Doc> = { readonly [P in PathOf<Doc>]?: PatchOf<ValueAt<Doc, P>> }
 
 type PatchOf<T> = T | Operation<T>
 
-/** An operation on one field; made by the functions below. */
+/**
+ * An operation on one field; made by the functions below.
+ *
+ * @example
+ * ```ts
+ * const grow: Operation = increment(1)
+ * ```
+ */
 export interface Operation<in T = never> {
   readonly '~patch': Operate
   /** Absent at run time: it carries the type of the field. */
@@ -128,7 +142,14 @@ export function rename(to: string): Operation<unknown> {
   return operation({ kind: 'rename', to })
 }
 
-/** A JSON Merge Patch (RFC 7396): objects are merged, null removes a field, any other value replaces it. */
+/**
+ * A JSON Merge Patch (RFC 7396): objects are merged, null removes a field, any other value replaces it.
+ *
+ * @example
+ * ```ts
+ * const moved: MergePatch<Customer> = { city: 'York' }
+ * ```
+ */
 export type MergePatch<T> = T extends readonly unknown[]
   ? T
   : T extends object

@@ -15,7 +15,14 @@ export interface Path<out T> {
   readonly [valueType]: T
 }
 
-/** A place in a document, and the places inside of it. (Not conditional itself: hovers then say `Field<Customer>`.) */
+/**
+ * A place in a document, and the places inside of it. (Not conditional itself: hovers then say `Field<Customer>`.)
+ *
+ * @example
+ * ```ts
+ * const isVip = (tags: Field<string>) => eq(tags, 'vip')
+ * ```
+ */
 export type Field<T> = Path<T> & FieldsOf<T>
 
 /** A place whose type is not known: any field may follow. */

@@ -41,7 +41,15 @@ import type { Direction, OrderFor, OrderOptions } from './order.ts'
 import { everything, type QuerySource } from './state.ts'
 import { TableQuery } from './table-query.ts'
 
-/** A query of documents: conditions, order, limits and pages, put together call by call. */
+/**
+ * A query of documents: conditions, order, limits and pages, put together call by call.
+ *
+ * @example
+ * ```ts
+ * const newest: Query<Customer> = store.documents(customers).query().orderBy(c => c.visits, 'desc').limit(10)
+ * await newest.toArray()
+ * ```
+ */
 export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row> {
   /** Only documents that meet the condition, and those of earlier `where`. */
   where(condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc, Row>

@@ -48,7 +48,15 @@ import {
   sendBatch,
 } from './send.ts'
 
-/** How events are appended. */
+/**
+ * How events are appended.
+ *
+ * @example
+ * ```ts
+ * const options: AppendOptions = { expected: 'any', idempotencyKey: 'order-10' }
+ * await store.events.append('order-10', placed, options)
+ * ```
+ */
 export interface AppendOptions extends AppendDefaults {
   /** The version the stream must have. Default 'any'. */
   expected?: Expected | undefined

@@ -13,7 +13,15 @@ import { checkSchema, type SchemaIssue } from '../../core/schema-check.ts'
 import type { NewEventOf } from '../definition.ts'
 import type { Log } from '../log.ts'
 
-/** The version a stream must have: any, none yet (0), at least one event, or exactly this one. */
+/**
+ * The version a stream must have: any, none yet (0), at least one event, or exactly this one.
+ *
+ * @example
+ * ```ts
+ * const expected: Expected = 'empty'
+ * await store.events.append('order-12', placed, { expected })
+ * ```
+ */
 export type Expected = 'any' | 'empty' | 'exists' | number
 
 /** Options of a whole append; an event may override them. */

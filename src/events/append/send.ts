@@ -277,7 +277,14 @@ function numbersOf(array: string | null): number[] {
 
 // ── what the answer means to the caller ───────────────────────────────────────────────────────────────────────────
 
-/** The result of an append to one stream. */
+/**
+ * The result of an append to one stream.
+ *
+ * @example
+ * ```ts
+ * const { version }: AppendResult = await store.events.append('order-11', placed)
+ * ```
+ */
 export interface AppendResult {
   readonly stream: string
   /** The stream's version after it. */

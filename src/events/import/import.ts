@@ -40,7 +40,14 @@ export interface ImportProgress {
   readonly eventsPerSecond: number
 }
 
-/** An event for `store.events.import`, which may have its own time and id. */
+/**
+ * An event for `store.events.import`, which may have its own time and id.
+ *
+ * @example
+ * ```ts
+ * const old: ImportedEvent = { stream: 'order-1', type: 'OrderPlaced', data: { customer: 'Ada', cents: 1 } }
+ * ```
+ */
 export interface ImportedEvent extends NewEventOf<string, unknown> {
   readonly stream: string
   /** Kept if given; default: the time of the import. */

@@ -27,7 +27,14 @@ import {
 } from './rows.ts'
 import { inPages } from './sequence.ts'
 
-/** Which events are wanted; all given conditions must hold. */
+/**
+ * Which events are wanted; all given conditions must hold.
+ *
+ * @example
+ * ```ts
+ * const filter: EventFilter = { types: ['OrderPlaced'], categories: ['order'] }
+ * ```
+ */
 export interface EventFilter<Type extends string = string> {
   /** The types as readers see them, after upcasting. */
   types?: readonly Type[] | undefined

@@ -32,7 +32,14 @@ export type ActivityKind =
   | 'parked'
   | 'cancelled'
 
-/** One line of what happened in workflows. */
+/**
+ * One line of what happened in workflows.
+ *
+ * @example
+ * ```ts
+ * const line = ({ kind, handler }: Activity) => `${handler} ${kind}`
+ * ```
+ */
 export interface Activity {
   /** Its place in the activity; watching `from` it continues behind it. */
   readonly position: number

@@ -17,6 +17,11 @@ import { sleepFor, sleepUntil, type WaitOptions, waitForEvent } from './waits.ts
 /**
  * A handler that waits runs again from its top when the wait is over, as does one that is retried: its steps then answer from
  * memory. So everything that may differ from run to run belongs into steps, and the time, ids and chance come from here.
+ *
+ * @example
+ * ```ts
+ * const charge = (cents: number, { step }: HandlerContext) => step('charge', () => `receipt for ${cents}`)
+ * ```
  */
 export interface HandlerContext<M extends EventMap = UntypedEvents, E extends keyof M & string = keyof M & string>
   extends Repeatable {
