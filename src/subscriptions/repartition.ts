@@ -3,16 +3,18 @@
  * event up to one position, and none beyond it:
  *
  *     close the group: holders release it ─► set the barrier, the highest position that any has done, and open the group
- *       ─► each partition runs up to the barrier ─► all have reached it: the old rows are deleted, the new ones made
+ *       ─► each partition runs up to the barrier ─► all have reached it: the old rows are deleted, the new ones made,
+ *          and have the dead letters of the old ones, by stream
  *
  * A holder that does not release its lease in time loses it by a new fence, so no holder that does not know of the
  * barrier can deliver beyond it. If the caller dies on the way, calling again continues from there; if it gives up, all
  * is undone.
  */
 
+import { divideAmong, lockOpen } from '../consumers/dead-letters/row.ts'
 import { change } from '../consumers/operator.ts'
 import { type ConsumerState, forget, isHeld as isHeldRow } from '../consumers/row.ts'
-import type { Group } from '../consumers/row-names.ts'
+import { type Group, readRows, rowNames } from '../consumers/row-names.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import { deadline, sleep } from '../core/abort.ts'
 import { elapsedMs } from '../core/host.ts'
@@ -22,6 +24,7 @@ import { sql } from '../database/sql.ts'
 import type { SubscriptionParts } from './group.ts'
 import { insertGroup, lockSubscription, notFound } from './groups.ts'
 import type { StoredOptions } from './options.ts'
+import { partitionOf } from './reader.ts'
 import { subscriptionNames } from './schema.ts'
 
 export interface RepartitionOptions {
@@ -115,9 +118,11 @@ async function setBarrier(parts: SubscriptionParts, group: Group): Promise<void>
 }
 
 /** Puts the new rows in the place of the old ones; false while one of those has not reached the barrier. */
-function divide(parts: SubscriptionParts, group: Group, partitions: number): Promise<boolean> {
+async function divide(parts: SubscriptionParts, group: Group, partitions: number): Promise<boolean> {
   const { log } = parts
+  const known = await readRows(log, group.name, group.group)
   return log.database.transaction(async tx => {
+    await lockOpen(log, known, tx)
     const rows = await lockRows(parts, tx, group)
     const [first] = rows
     if (first === undefined) throw await notFound(log, tx, group.name, group.group)
@@ -126,6 +131,8 @@ function divide(parts: SubscriptionParts, group: Group, partitions: number): Pro
     if (rows.some(row => row.checkpoint !== barrier || row.highest !== barrier)) return false
     const { barrier: _, ...definition } = first.definition
     const names = rows.map(row => row.name)
+    const newNames = rowNames(group, partitions)
+    await divideAmong(log, names, stream => newNames[partitionOf(stream, partitions)]!, tx)
     await forget(log, names, tx)
     const maxInFlight = Math.max(definition.maxInFlight, partitions)
     await insertGroup(log, tx, { ...definition, partitions, maxInFlight }, barrier)

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Delivery } from '../../src/subscriptions/delivery.ts'
-import { openShop, outcome, paid, placed, type Shop, type ShopMap } from '../support/shop.ts'
+import { defineSubscription } from '../../src/subscriptions/subscription.ts'
+import { openShop, outcome, paid, placed, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { several } from './deliveries.ts'
 
@@ -61,6 +62,34 @@ test('a dead letter is closed with the effects of a transaction, or delivered ag
   await waitUntil(async () => (await stateOf(shop)) === 'replayed')
   expect(await query('select id from ~mails')).toEqual([{ id: eventId }])
   await deliveries.return!()
+})
+
+test('dead letters are retried by the new partitions of a group, whose streams stay parked', async () => {
+  const { store } = await openShop()
+  const seen: string[] = []
+  let isBroken = true
+  const mailer = defineSubscription('mailer', {
+    ...{ events: shopEvents, retries: 0, onFailure: 'park' },
+    run: event => {
+      if (isBroken) throw new Error('no such address')
+      seen.push(`${event.stream}/${event.version}`)
+    },
+  })
+  await store.register(mailer)
+  for (const order of ['order-1', 'order-2', 'order-3']) await store.events.append(order, [placed(), paid])
+  await using _runner = await store.start()
+  const parked = async () => (await store.deadLetters.list({ of: mailer, state: 'parked' })).items.length
+  await waitUntil(async () => (await parked()) === 3)
+
+  await store.subscriptions.repartition('mailer', 4)
+  isBroken = false
+  await store.events.append('order-1', paid)
+  await waitUntil(async () => (await parked()) === 4)
+  const { requested } = await store.deadLetters.retryAll({ of: mailer })
+  await waitUntil(() => seen.length === 7)
+
+  expect(requested).toBe(3)
+  expect(seen.filter(each => each.startsWith('order-1'))).toEqual(['order-1/1', 'order-1/2', 'order-1/3'])
 })
 
 test('a dead letter counts as in flight', async () => {

@@ -428,6 +428,32 @@ export async function replaceBy(log: Log, consumer: string, from: string, tx: Ex
   await removeAll(log, [from], tx)
 }
 
+/** Those of some consumers belong to others from now on, by the stream: the partitions of a group are other ones. */
+export async function divideAmong(
+  log: Log,
+  consumers: readonly string[],
+  ownerOf: (stream: string) => string,
+  tx: Executor,
+): Promise<void> {
+  const { dead_letters } = consumerNames(log)
+  const streams = (
+    await tx.run<{ stream: string }>(sql`/* dead_letters.streams */
+      select distinct stream
+      from ${dead_letters}
+      where consumer = any(${consumers}::text[])`)
+  ).map(row => row.stream)
+  if (streams.length === 0) return
+  await tx.run(sql`/* dead_letters.divide */
+    update ${dead_letters} as d
+    set consumer = given.owner
+    from unnest(
+      ${streams}::text[],
+      ${streams.map(ownerOf)}::text[]) as given(stream, owner)
+    where d.consumer = any(${consumers}::text[])
+      and d.stream = given.stream
+      and d.consumer <> given.owner`)
+}
+
 export async function removeAll(log: Log, consumers: readonly string[], tx: Executor): Promise<void> {
   await tx.run(sql`/* dead_letters.remove_all */
     delete from ${consumerNames(log).dead_letters}
