@@ -55,18 +55,22 @@ test('the billing workflow closes a month with late payers and a bank that was d
   expect(printed).toContain('collect failed: the bank does not answer')
 })
 
-test.each(['embedded', 'on a server'])('the tenants are isolated, and one is exported and imported again, %s', {
-  timeout: patienceMs,
-}, async place => {
-  const server = place === 'embedded' ? {} : { DATABASE_URL: await freshDatabase('two_shops') }
-  const { stdout: printed } = await runFile('multi-tenant/multi-tenant.ts', [], server)
+test.each(['embedded', 'on a server'])(
+  'the tenants are isolated, and one is exported and imported again, %s',
+  {
+    timeout: patienceMs,
+  },
+  async place => {
+    const server = place === 'embedded' ? {} : { DATABASE_URL: await freshDatabase('two_shops') }
+    const { stdout: printed } = await runFile('multi-tenant/multi-tenant.ts', [], server)
 
-  expect(printed).toContain('(none)     tenant_required')
-  expect(printed).toContain('tea-house: 2 × teapot, 58.00 €')
-  expect(printed).toContain('book-shop: 1 × teapot, 9.90 €')
-  expect(printed).toContain('Left: tea-house\n')
-  expect(printed).toContain('The book cellar still has its order: teapot for 990 cents.')
-})
+    expect(printed).toContain('(none)     tenant_required')
+    expect(printed).toContain('tea-house: 2 × teapot, 58.00 €')
+    expect(printed).toContain('book-shop: 1 × teapot, 9.90 €')
+    expect(printed).toContain('Left: tea-house\n')
+    expect(printed).toContain('The book cellar still has its order: teapot for 990 cents.')
+  },
+)
 
 test('the embedded script remembers its sales from one run to the next', { timeout: patienceMs }, async () => {
   const first = await runExample('embedded-script/embedded-script.ts')
