@@ -88,7 +88,7 @@ const ofShop = ['events', 'placed', 'Order', 'orders', 'ada', 'customers', 'stor
 
 function withImports(code: string): string {
   const isUsed = (name: string): boolean => new RegExp(`(?<![.'\\w-])${name}(?![\\w:'])`).test(code)
-  const isDeclared = (name: string): boolean => new RegExp(`(const|class|function) ${name}\\b`).test(code)
+  const isDeclared = (name: string): boolean => new RegExp(`(const|class|function|interface) ${name}\\b`).test(code)
   const taken = new Set<string>()
   const lines: string[] = []
   for (const { entry, name, kind } of symbols) {
@@ -98,6 +98,7 @@ function withImports(code: string): string {
   }
   const shared = ofShop.filter(name => isUsed(name) && !isDeclared(name))
   if (shared.length > 0) lines.push(`import { ${shared.join(', ')} } from './shop.ts'`)
+  if (isUsed('Customer') && !isDeclared('Customer')) lines.push(`import type { Customer } from './shop.ts'`)
   return `${lines.join('\n')}\n${code}\nexport {}\n`
 }
 
