@@ -13,7 +13,10 @@ const tmpfs = 0x01021994
 
 export interface BenchServer extends AsyncDisposable {
   readonly url: string
-  readonly postgres: Pick<PostgresServer, 'url' | 'dataDir'> & AsyncDisposable
+  /** One that was given cannot be stopped. */
+  readonly postgres: Pick<PostgresServer, 'url' | 'dataDir'> &
+    Partial<Pick<PostgresServer, 'stop' | 'restart'>> &
+    AsyncDisposable
   /** For set-up and checks; not measured. */
   readonly admin: pg.Pool
   /** A store with its full schema and default options. */

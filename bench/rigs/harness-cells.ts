@@ -84,9 +84,12 @@ export const cells: readonly Cell[] = [
   {
     ...{ name: 'server restart', kind: 'chaos', processes: 1, rate: 600, workers: 32 },
     async harm({ server }, ms) {
-      await server.postgres.stop()
+      const { postgres } = server
+      if (postgres.stop === undefined || postgres.restart === undefined)
+        throw new Error('The server of RILLFLOW_BENCH_URL cannot be restarted: run this bench without it')
+      await postgres.stop()
       await sleep(ms / 2)
-      await server.postgres.restart()
+      await postgres.restart()
       await sleep(ms / 2)
     },
   },

@@ -42,10 +42,10 @@ export function diffTable(table: DeclaredTable, around: Surroundings): Differenc
 }
 
 /** Whether the steps depend on there being rows: a column that every row must have is missing, or an index. */
-export function dependsOnRows(table: DeclaredTable, there: FoundTable | undefined, concurrently: boolean): boolean {
+export function dependsOnRows(table: DeclaredTable, there: FoundTable | undefined): boolean {
   const isBuilt = (index: DeclaredIndex): boolean =>
     there?.indexes.some(each => each.name === index.name && each.valid) === true
-  if (concurrently && there?.kind.endsWith('table') === true && !indexesOf(table).every(isBuilt)) return true
+  if (there?.kind.endsWith('table') === true && !indexesOf(table).every(isBuilt)) return true
   return (
     there !== undefined &&
     table.columns.some(column => !has(there, column) && (isDemanding(column) || column.generated !== undefined))
@@ -125,8 +125,9 @@ function diffIndex(
   const isAlone = around.concurrently && around.filled.has(table.name)
   const texts = there === undefined ? [] : [dropIndex(around.schema, index, isAlone)]
   texts.push(createIndex(around.schema, table, index, isAlone), stampIndex(around.schema, index))
+  const locksWriters = !isAlone && around.filled.has(table.name)
   const step = { kind: 'index', object, reason, ...(isAlone ? { isAlone } : {}) } as const
-  return { steps: texts.map(text => ({ ...step, sql: text })), problems: [] }
+  return { steps: texts.map(text => ({ ...step, sql: text, ...(locksWriters ? { locksWriters } : {}) })), problems: [] }
 }
 
 function compareIndex(object: string, index: DeclaredIndex, there: FoundIndex): Difference {

@@ -13,6 +13,8 @@ export interface Step {
   readonly sql: string
   /** True for one that cannot be part of a transaction. */
   readonly isAlone?: true
+  /** True for one that writers of its table have to wait for: an index of rows that is not built while they write. */
+  readonly locksWriters?: true
 }
 
 /** A difference that a sync does not repair. */

@@ -57,13 +57,17 @@ async function repair(executor: Executor, target: Target, problem: Problem): Pro
   const made = indexStatement(target, name)
   // The index of a primary key belongs to the table.
   if (made === undefined) return asProblem
-  const isAlone = target.concurrently === true && (await hasRows(executor, target.schema, made.table))
-  const text = isAlone ? made.text.replace(/ index /, ' index concurrently ') : made.text
-  return stepsOf('index', problem.object, [text], isAlone)
+  const isFilled = await hasRows(executor, target.schema, made.table)
+  if (!isFilled) return stepsOf('index', problem.object, [made.text])
+  if (target.concurrently !== true) return stepsOf('index', problem.object, [made.text], { locksWriters: true })
+  const text = made.text.replace(/ index /, ' index concurrently ')
+  return stepsOf('index', problem.object, [text], { isAlone: true })
 }
 
-function stepsOf(kind: 'table' | 'index', object: string, texts: readonly string[], isAlone = false): Difference {
-  const step: Omit<Step, 'sql'> = { kind, object, reason: 'it is missing', ...(isAlone ? { isAlone } : {}) }
+type How = Pick<Step, 'isAlone' | 'locksWriters'>
+
+function stepsOf(kind: 'table' | 'index', object: string, texts: readonly string[], how: How = {}): Difference {
+  const step: Omit<Step, 'sql'> = { kind, object, reason: 'it is missing', ...how }
   return { steps: texts.map(sql => ({ ...step, sql })), problems: [] }
 }
 

@@ -47,7 +47,7 @@ export async function planTables(executor: Executor, target: DeclaredTarget): Pr
   const found = await readTables(executor, schema, names)
   const filled = new Set<string>()
   for (const table of tables) {
-    if (!dependsOnRows(table, found.get(table.name), concurrently)) continue
+    if (!dependsOnRows(table, found.get(table.name))) continue
     if (await hasRows(executor, schema, table.name)) filled.add(table.name)
   }
   return join(tables.map(table => diffTable(table, { schema, found, filled, concurrently })))

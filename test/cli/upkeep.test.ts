@@ -2,7 +2,9 @@ import { join } from 'node:path'
 import { beforeAll, expect, test } from 'vitest'
 import { asCommand } from '../../src/cli/commands/schema.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { postgresUrl } from '../support/engines.ts'
+import { waitUntil } from '../support/wait.ts'
 import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
 
 let shop: Folder
@@ -47,17 +49,41 @@ test('doctor advises commands, not the calls of a program', () => {
 })
 
 test('check names what a deployment of the configuration would break, and exits with 3', patient, async () => {
+  let waiting: string[] = []
   const next = await openFolder({
+    // The two steps have changed places, and shipping is gone.
     config: `
       import { defineConfig, defineHandler } from 'rillflow'
-      export default defineConfig({ handlers: [defineHandler('packing', { on: 'OrderPlaced', run() {} })] })`,
+      const run = async (_, { step, waitForEvent }) => {
+        await step('pack', () => 'packed')
+        await step('pick', () => 'picked')
+        await waitForEvent('OrderPaid')
+      }
+      export default defineConfig({ handlers: [defineHandler('packing', { on: 'OrderPlaced', run })] })`,
     async seed(store) {
+      const run = async (_: unknown, { step, waitForEvent }: HandlerContext): Promise<void> => {
+        await step('pick', () => 'picked')
+        await step('pack', () => 'packed')
+        await waitForEvent('OrderPaid')
+      }
+      await store.register(defineHandler('packing', { on: 'OrderPlaced', run }))
       await store.register(defineHandler('shipping', { on: 'OrderPaid', run() {} }))
+      await using _runner = await store.start({ pollMs: 20 })
+      for (const correlationId of ['one', 'two']) await store.workflows.publish('OrderPlaced', {}, { correlationId })
+      await waitUntil(async () => {
+        const { items } = await store.workflows.executions.list({ state: 'suspended' })
+        waiting = items.map(({ executionId }) => executionId).sort()
+        return waiting.length === 2
+      })
     },
   })
 
   const broken = await next.run(onServer ? `check --against ${postgresUrl()}` : 'check')
-  await next.use(store => store.workflows.handlers.retire('shipping'))
+  const listed = await next.run('check --json')
+  await next.use(async store => {
+    await store.workflows.handlers.retire('shipping')
+    for (const correlationId of ['one', 'two']) await store.workflows.get(correlationId).cancel()
+  })
   const safe = await next.run('check --json')
 
   expect(broken).toMatchObject({
@@ -66,6 +92,9 @@ test('check names what a deployment of the configuration would break, and exits 
       /error +handlers\.code .*handler "shipping" version 1\.\s+It is\s+given OrderPaid\.\n +fix: [\s\S]*retire shipping\n/,
     ),
   })
+  expect(listed.code).toBe(3)
+  const { findings } = JSON.parse(listed.stdout) as { findings: { check: string; of?: string[] }[] }
+  expect(findings.find(({ check }) => check === 'executions.steps')?.of?.sort()).toEqual(waiting)
   expect(safe.code).toBe(0)
   expect(JSON.parse(safe.stdout)).toMatchObject({ isSafe: true })
 })

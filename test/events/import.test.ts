@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
 import type { ImportedEvent, ImportProgress } from '../../src/events/import/import.ts'
+import type { Store } from '../../src/store.ts'
+import { judgeAppends, recordAppends } from '../../src/verify/record-appends.ts'
 import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 
 const order = (stream: string, total: number, more: object = {}): ImportedEvent => ({
@@ -185,6 +187,7 @@ test('a named import continues where it failed', async () => {
   expect(again).toMatchObject({ events: 45, resumed: 45, position: 0 })
   const totals = (await store.events.readAll().toArray()).map(event => (event.data as { total: number }).total)
   expect(totals).toEqual(source.map((_, n) => n))
+  expect(await judgeAppends(store, [], { hasOthers: true })).toEqual([])
 })
 
 test('a named import refuses a source other than the one it began with', async () => {
@@ -216,17 +219,20 @@ test('an import can be aborted, and a named one continues later', async () => {
 test('a tail sees imported events in order, chunk after chunk, between ordinary appends', async () => {
   const { store } = await openShop({ pollMs: 600_000 })
   const tailing = take(store.events.tail({ from: 'start' }), 520)
+  const stock = recordAppends(store as unknown as Store, 'shop')
 
   const [, ...appended] = await Promise.all([
     store.events.import(orders(500), { chunkSize: 50 }),
-    ...Array.from({ length: 20 }, (_, n) => store.events.append(`stock-${n}`, shipped())),
+    ...Array.from({ length: 20 }, (_, n) => stock.append(`stock-${n}`, shipped())),
   ])
 
   const events = await tailing
   const totals = events.flatMap(event => (event.type === 'OrderPlaced' ? [event.data.total] : []))
   expect(appended).toHaveLength(20)
   expect(totals).toEqual(totals.map((_, n) => n))
-  expect(new Set(events.map(event => event.position)).size).toBe(520)
+  const positions = events.map(event => event.position)
+  const given = { name: 'the tail', from: 0, cursor: positions.at(-1)!, positions }
+  expect(await judgeAppends(store, [stock], { deliveries: [given], hasOthers: true })).toEqual([])
 })
 
 test('an import keeps every character, wherever the text is cut on its way to the database', async () => {

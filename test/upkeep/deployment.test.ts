@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { defineAggregate } from '../../src/aggregates/aggregate.ts'
+import { defineCollection } from '../../src/documents/collection.ts'
 import { defineEvents } from '../../src/events/definition.ts'
 import { defineUpcaster } from '../../src/events/read/upcast.ts'
 import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
@@ -9,7 +10,7 @@ import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { workerOf } from '../support/run-worker.ts'
-import { openShop, placed, type Shop, shopEvents } from '../support/shop.ts'
+import { onServer, openShop, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { untilSuspended } from '../support/suspended-executions.ts'
 
 type Run = (ctx: HandlerContext) => Promise<void>
@@ -196,6 +197,8 @@ test('a projection and an aggregate whose code has changed without a new version
 test('the steps of the next sync are listed, with those that make writers wait', async () => {
   const shop = await openShop()
   const counts = count(1)
+  const visits = (indexes: 'city'[]) => defineCollection<{ city: string }>('visits', { indexes, gin: false })
+  const ofVisits = { collections: [visits(['city'])] }
 
   expect(await found(shop, 'schema.sync', {})).toEqual([])
   expect(await found(shop, 'schema.sync', { projections: [counts] })).toMatchObject([
@@ -205,4 +208,17 @@ test('the steps of the next sync are listed, with those that make writers wait',
       fix: expect.stringContaining('rillflow schema sync'),
     },
   ])
+
+  // The index of a table that is new, too, or of one without rows is made in a moment.
+  const moment = [{ message: expect.stringContaining('None of them makes writers wait') }]
+  expect(await found(shop, 'schema.sync', ofVisits)).toMatchObject(moment)
+  const stored = shop.store.documents(visits([]))
+  await shop.store.schema.sync()
+  expect(await found(shop, 'schema.sync', ofVisits)).toMatchObject(moment)
+  await stored.put('visit-1', { city: 'Paris' })
+  const [filled] = await found(shop, 'schema.sync', ofVisits)
+  // On a server it is built while writers write.
+  expect(filled!.message).toMatch(
+    onServer ? /None of them makes writers wait/ : /Writers wait while index \w+ is made\./,
+  )
 })

@@ -16,7 +16,7 @@ export function checkTables({ schema }: DeploymentParts): Check[] {
         )
         if (steps.length === 0) return broken
         const objects = steps.map(({ object }) => object)
-        const locking = steps.filter(locksWriters).map(({ object }) => object)
+        const locking = [...new Set(steps.filter(locksWriters).map(({ object }) => object))]
         const waits =
           locking.length === 0
             ? 'None of them makes writers wait longer than for a moment.'
@@ -33,11 +33,7 @@ export function checkTables({ schema }: DeploymentParts): Check[] {
   ]
 }
 
-/**
- * An index that is not built concurrently blocks writers of its table until it is built, and a new type of a column
- * rewrites the table. A new column without a volatile default, a new table and a function are made in a moment.
- */
-function locksWriters({ kind, sql }: Step): boolean {
-  if (kind === 'index') return !/\bconcurrently\b/i.test(sql)
-  return kind === 'migration' || /\balter\s+column\b/i.test(sql)
+/** A new column without a volatile default, a new table and a function are made in a moment; a migration may take longer. */
+function locksWriters(step: Step): boolean {
+  return step.locksWriters === true || step.kind === 'migration'
 }
