@@ -169,6 +169,9 @@ create index dead_letters_position on "rillflow"."dead_letters" (consumer, posit
 
 create index dead_letters_requested on "rillflow"."dead_letters" (consumer, retry_at) where retry_at is not null;
 
+create index dead_letters_parked on "rillflow"."dead_letters" (consumer, stream, position)
+  where reason = 'park' and state in ('open', 'retrying', 'parked');
+
 create index dead_letters_execution on "rillflow"."dead_letters" (execution) where execution is not null;
 
 create index dead_letters_correlation on "rillflow"."dead_letters" (correlation_id)
@@ -519,7 +522,7 @@ create table "rillflow"."audit" (
 create index audit_started_at on "rillflow"."audit" (started_at, id);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '22d60b3bc1033ef796d4e240c0e454f112285519bb0a6c4f809fc0050f864000', true);
+values (1, 'baseline', 'c2acd6aab73650025d2ab5ec4cdf85655e514f3bc7a3cc64a82a822af004b74a', true);
 
 -- function clock
 
@@ -587,6 +590,18 @@ as $body$
 -- revision 1
 begin
   return jsonb_strip_nulls(jsonb_build_object('at', p_at, 'from', p_from, 'to', p_to, 'note', p_note));
+end
+$body$;
+
+-- function timeline
+
+create or replace function "rillflow"."timeline"(p_column anyelement)
+returns text
+language plpgsql immutable parallel safe cost 1
+as $body$
+-- revision 1
+begin
+  return left(pg_walfile_name(pg_current_wal_lsn()), 8);
 end
 $body$;
 
@@ -1867,21 +1882,24 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 2
+-- revision 3
 declare
   moment constant timestamptz := "rillflow"."clock"(p_ids);
+  routes integer[];
+  lanes text[];
+  retries boolean[];
 begin
-  perform "rillflow"."workflow_widen"(
-      p_routes => array_agg(x.route order by u.n),
-      p_lanes => array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
-      p_retries => array_agg(x.is_retry order by u.n))
+  select array_agg(x.route order by u.n), array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
+      array_agg(x.is_retry order by u.n)
+    into routes, lanes, retries
     from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
     join "rillflow"."workflow_executions" as x on x.id = u.id;
+  perform "rillflow"."workflow_widen"(p_routes => routes, p_lanes => lanes, p_retries => retries);
   update "rillflow"."workflow_executions" as x
     set lane = g.lane,
       rank = "rillflow"."workflow_rank"(p_at => moment, p_priority => g.priority),
       run_at = case when g.delay_ms > 0 and g.is_active
-        then x.queued_at + make_interval(secs => g.delay_ms / 1000.0) end,
+        then "rillflow"."later"(p_at => x.queued_at, p_ms => g.delay_ms) end,
       state = case
         when not g.is_active then 'blocked'
         when g.delay_ms > 0 then 'delayed'
@@ -1902,10 +1920,14 @@ begin
         where k.state = 'unkeyed') as w) as g
     where x.id = g.id;
   get diagnostics assigned = row_count;
-  perform "rillflow"."workflow_advance"(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
+  select array_agg(l.lane)
+    into lanes
     from "rillflow"."workflow_lanes" as l
     where l.lane = any(p_lanes)
       and l.parked;
+  if lanes is not null then
+    perform "rillflow"."workflow_advance"(p_owner => '', p_lanes => lanes, p_next => null, p_grace_ms => 0);
+  end if;
 end
 $body$;
 
@@ -1930,21 +1952,19 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 4
+-- revision 5
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   woken integer;
+  lanes text[];
   drawn bigint[];
 begin
   if p_lanes is not null then
-    perform "rillflow"."workflow_widen"(
-      p_routes => p_routes,
-      p_lanes => array(
-        select case when x.id is null then u.lane end
-        from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
-        left join "rillflow"."workflow_executions" as x on x.id = u.id
-        order by u.n),
-      p_retries => p_retries);
+    select array_agg(case when x.id is null then u.lane end order by u.n)
+      into lanes
+      from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
+      left join "rillflow"."workflow_executions" as x on x.id = u.id;
+    perform "rillflow"."workflow_widen"(p_routes => p_routes, p_lanes => lanes, p_retries => p_retries);
   end if;
   perform "rillflow"."workflow_announce"();
   with added as (
@@ -1956,8 +1976,8 @@ begin
       "rillflow"."workflow_rank"(p_at => moment, p_priority => g.priority),
       moment,
       case when g.state = 'ready' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
-        then moment + make_interval(secs => g.delay_ms / 1000.0) end,
-      moment + make_interval(secs => g.deadline_ms / 1000.0),
+        then "rillflow"."later"(p_at => moment, p_ms => g.delay_ms) end,
+      case when g.deadline_ms is not null then "rillflow"."later"(p_at => moment, p_ms => g.deadline_ms) end,
       case
         when g.state <> 'ready' then g.state
         when g.lane is not null and g.place > g.granted then 'blocked'
@@ -2008,10 +2028,14 @@ begin
     p_names => array['active', 'dispatched'],
     p_by => array[woken, enqueued]);
   if p_retries is not null then
-    perform "rillflow"."workflow_advance"(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
+    select array_agg(l.lane)
+      into lanes
       from "rillflow"."workflow_lanes" as l
       where l.lane = any(p_lanes)
         and l.parked;
+    if lanes is not null then
+      perform "rillflow"."workflow_advance"(p_owner => '', p_lanes => lanes, p_next => null, p_grace_ms => 0);
+    end if;
   end if;
 end
 $body$;
@@ -2133,7 +2157,7 @@ set plan_cache_mode = force_generic_plan
 set lock_timeout = '10s'
 set jit = off
 as $body$
--- revision 4
+-- revision 5
 declare
   dispatcher "rillflow"."consumers";
   known text[];
@@ -2157,6 +2181,15 @@ begin
   outcome := case
     when dispatcher.fence is distinct from p_fence then 'lost'
     when dispatcher.checkpoint <> p_reached or dispatcher.checkpoint >= p_first then 'moved'
+    -- A server that took over without the last events gives their positions to others.
+    when not exists (
+      select
+      from "rillflow"."events" as e
+      where (e.position, e.correlation_id) = (
+          select u.position, u.id
+          from unnest(p_lasts, p_workflows) as u(position, id)
+          order by u.position desc
+          limit 1)) then 'moved'
     when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
   if outcome is not null then
     return;
@@ -2259,14 +2292,14 @@ begin
     select g.id, g.position, g.route, g.correlation_id,
       (extract(epoch from begun_at) * 1000)::bigint + g.priority * 10000,
       case when g.state is null then begun_at else p_began_at end,
-      case when g.delay_ms > 0 then begun_at + make_interval(secs => g.delay_ms / 1000.0) end,
-      begun_at + make_interval(secs => g.deadline_ms / 1000.0),
+      case when g.delay_ms > 0 then "rillflow"."later"(p_at => begun_at, p_ms => g.delay_ms) end,
+      case when g.deadline_ms is not null then "rillflow"."later"(p_at => begun_at, p_ms => g.deadline_ms) end,
       case when g.begins then 'running' when g.delay_ms > 0 then 'delayed' else 'ready' end,
       case when g.begins then p_worker_fence else 0 end,
       case when g.begins then p_worker end,
       case when g.begins then 1 else 0 end,
       case when g.begins then begun_at end,
-      case when g.begins then begun_at + make_interval(secs => (g.timeout_ms::bigint + p_grace_ms) / 1000.0) end
+      case when g.begins then "rillflow"."later"(p_at => begun_at, p_ms => g.timeout_ms::bigint + p_grace_ms) end
     from given as g
     where not g.has_ended
     order by g.position),
@@ -2364,7 +2397,7 @@ set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
 set jit = off
 as $body$
--- revision 6
+-- revision 7
 declare
   moment timestamptz;
   open_routes integer[];
@@ -2465,8 +2498,7 @@ begin
     set state = 'running',
       attempt = x.attempt + 1,
       started_at = moment,
-      deadline_at = moment
-        + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0),
+      deadline_at = "rillflow"."later"(p_at => moment, p_ms => greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms),
       fence = p_fence, worker = p_owner
     from "rillflow"."workflow_routes" as r
     where r.id = x.route
@@ -2624,7 +2656,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 3
+-- revision 4
 declare
   moment timestamptz;
   gone uuid[];
@@ -2734,9 +2766,9 @@ begin
           else case when u.delay_ms > 0 then 'delayed' else 'ready' end end,
         run_at = case
           when u.kind = 'suspend' then least(
-            moment + make_interval(secs => u.delay_ms / 1000.0), x.expires_at)
+            "rillflow"."later"(p_at => moment, p_ms => u.delay_ms), x.expires_at)
           when u.kind = 'retry' or u.delay_ms > 0
-          then moment + make_interval(secs => u.delay_ms / 1000.0) end,
+          then "rillflow"."later"(p_at => moment, p_ms => u.delay_ms) end,
         attempt = x.attempt - case when u.kind in ('suspend', 'release', 'park') then 1 else 0 end,
         crashes = x.crashes + case when u.kind = 'crash' then 1 else 0 end,
         -- Above zero, the next run of this attempt looks for the steps it has left.
@@ -2818,7 +2850,7 @@ set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
 set jit = off
 as $body$
--- revision 5
+-- revision 6
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   taken text[];
@@ -2831,8 +2863,7 @@ begin
       set state = 'running',
         attempt = x.attempt + 1,
         started_at = moment,
-        deadline_at = moment
-          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0),
+        deadline_at = "rillflow"."later"(p_at => moment, p_ms => greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms),
         worker = p_owner
       from "rillflow"."workflow_routes" as r
       where r.id = x.route
@@ -2896,7 +2927,7 @@ begin
     join "rillflow"."workflow_routes" as r on r.id = b.route
     cross join lateral (
       select b.id,
-        case when not b.is_retry then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at) as n),
+        case when not b.is_retry then "rillflow"."later"(p_at => b.queued_at, p_ms => r.delay_ms) end as due_at) as n),
   promoted as (
     -- One whose time has not come keeps its place in the lane until then.
     update "rillflow"."workflow_executions" as x

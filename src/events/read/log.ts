@@ -12,6 +12,7 @@ import { maxPageBytes } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
+import { LogRewound } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { settle } from '../order/order.ts'
 import { checkPaging, readsAhead, rereadable } from './read.ts'
@@ -74,7 +75,9 @@ export function readLog(log: Log, executor: Executor, options: ReadLogOptions): 
   let pages: Pages | undefined
   const next: Pages = async () => {
     if (pages === undefined) {
-      const { settled } = await rereadable(executor, log, () => settle(log, executor))
+      const { settled, head } = await rereadable(executor, log, () => settle(log, executor))
+      if (typeof options.from === 'number' && options.from > head)
+        throw new LogRewound({ cursor: options.from, head, reason: 'its head is below the position to begin from' })
       const to = options.to !== undefined && options.to < settled ? options.to : settled
       pages = pagesUpTo(log, executor, { ...options, to })
     }
