@@ -83,7 +83,7 @@ function toOrphanProblem(status: RowStatus): FoundProblem {
   return {
     level: 'warning',
     message: `No process has the code of consumer "${name}". It is ${counted(lag, 'position')} behind, and retention keeps all events after its checkpoint.`,
-    fix: `If it is no longer needed, call ${callOf('remove', status)}, or run: ${lineOf('remove', status)}.${tables} Otherwise start a program that has its code.`,
+    fix: `If it is no longer needed, call ${callOf('remove', status)}.${tables} Otherwise start a program that has its code.`,
   }
 }
 
@@ -99,24 +99,11 @@ function findBeyondHead(status: RowStatus): FoundProblem | undefined {
 }
 
 /** The call of `store.consumers` that names this consumer. */
-function callOf(verb: 'resume' | 'remove' | 'reset', status: RowStatus): string {
+function callOf(verb: 'resume' | 'remove' | 'reset', { kind, name }: RowStatus): string {
   const position = verb === 'reset' ? ', position' : ''
-  const { name, group } = namesOf(status)
-  const options = group === undefined ? '' : `, { group: ${JSON.stringify(group)} }`
-  return `store.consumers.${verb}(${JSON.stringify(name)}${position}${options})`
-}
-
-/** The same for the command line. */
-function lineOf(verb: 'remove', status: RowStatus): string {
-  const { name, group } = namesOf(status)
-  return `rillflow consumers ${verb} ${name}${group === undefined ? '' : ` --group ${group}`}`
-}
-
-/** Of a subscription, its own name and that of the group. */
-function namesOf({ kind, name }: RowStatus): { name: string; group: string | undefined } {
-  if (kind !== 'subscription') return { name, group: undefined }
+  if (kind !== 'subscription') return `store.consumers.${verb}(${JSON.stringify(name)}${position})`
   const [subscription, group] = name.replace(/#\d+$/, '').split('/').map(decodeURIComponent)
-  return { name: subscription!, group }
+  return `store.consumers.${verb}(${JSON.stringify(subscription)}${position}, { group: ${JSON.stringify(group)} })`
 }
 
 async function findAbandonedLeases(log: Log): Promise<FoundProblem[]> {
