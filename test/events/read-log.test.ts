@@ -70,6 +70,7 @@ test('the log is read after and up to a position, up to a limit, with and withou
   expect(await places({ from: second, to: fifth, limit: 2 })).toEqual([3, 4])
   expect(await places({ from: positions.at(-1) })).toEqual([])
   await expect(places({ from: 1_000_000 })).rejects.toMatchObject({ code: 'log_rewound', cursor: 1_000_000 })
+  expect(await places({ from: 1_000_000, to: 1_000_001 })).toEqual([])
   expect(await places({ limit: 0 })).toEqual([])
   expect(await places({ types: ['OrderPlaced'], from: second, limit: 1 })).toEqual([6])
   expect(await places({ categories: ['order'], to: third })).toEqual([1, 2, 3])

@@ -76,7 +76,8 @@ export function readLog(log: Log, executor: Executor, options: ReadLogOptions): 
   const next: Pages = async () => {
     if (pages === undefined) {
       const { settled, head } = await rereadable(executor, log, () => settle(log, executor))
-      if (typeof options.from === 'number' && options.from > head)
+      // A range is a question about a part of the log, and not a place to go on from.
+      if (typeof options.from === 'number' && options.from > head && options.to === undefined)
         throw new LogRewound({ cursor: options.from, head, reason: 'its head is below the position to begin from' })
       const to = options.to !== undefined && options.to < settled ? options.to : settled
       pages = pagesUpTo(log, executor, { ...options, to })

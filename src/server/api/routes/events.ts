@@ -49,7 +49,9 @@ export const eventRoutes: readonly Route[] = [
     async call({ store, parameters, redact }) {
       const position = Number(parameters.position)
       if (!Number.isSafeInteger(position) || position < 1) throw noEvent()
-      const [event] = await store.events.readAll({ from: position - 1, limit: 1, includeArchived: true }).toArray()
+      const [event] = await store.events
+        .readAll({ from: position - 1, to: position, limit: 1, includeArchived: true })
+        .toArray()
       if (event === undefined) throw noEvent()
       return shownEvent(redact.event(event))
     },
