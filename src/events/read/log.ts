@@ -47,7 +47,10 @@ export const filterNames: readonly string[] = optionNames<EventFilter>(filterFie
 export type From = 'start' | 'now' | number
 
 export interface ReadLogOptions<Type extends string = string> extends EventFilter<Type> {
-  /** Where to begin: 'start', 'now' for no past events, or a position for the events after it. Default 'start'. */
+  /**
+   * Where to begin: 'start', 'now' for no past events, or a position for the events after it, which must not be beyond the
+   * log unless `to` is given. Default 'start'.
+   */
   from?: From | undefined
   /** The highest position wanted. */
   to?: number | undefined
