@@ -224,8 +224,8 @@ export function assemble<M extends EventMap>(
         activated.push(workflows.workflows.sync())
       await Promise.all(activated)
       if (!storesDefinitions) return
-      await consumers.store()
-      await subscriptions.store()
+      const stored = await Promise.allSettled([consumers.store(), subscriptions.store()])
+      for (const each of stored) if (each.status === 'rejected') throw each.reason
     },
     aggregates: aggregates.repository,
     snapshots: aggregates.snapshots,

@@ -593,6 +593,18 @@ begin
 end
 $body$;
 
+-- function timeline
+
+create or replace function "rillflow"."timeline"(p_column anyelement)
+returns text
+language plpgsql immutable parallel safe cost 1
+as $body$
+-- revision 1
+begin
+  return left(pg_walfile_name(pg_current_wal_lsn()), 8);
+end
+$body$;
+
 -- function signed32
 
 create or replace function "rillflow"."signed32"(value bigint)
@@ -2145,7 +2157,7 @@ set plan_cache_mode = force_generic_plan
 set lock_timeout = '10s'
 set jit = off
 as $body$
--- revision 4
+-- revision 5
 declare
   dispatcher "rillflow"."consumers";
   known text[];
@@ -2169,6 +2181,15 @@ begin
   outcome := case
     when dispatcher.fence is distinct from p_fence then 'lost'
     when dispatcher.checkpoint <> p_reached or dispatcher.checkpoint >= p_first then 'moved'
+    -- A server that took over without the last events gives their positions to others.
+    when not exists (
+      select
+      from "rillflow"."events" as e
+      where (e.position, e.correlation_id) = (
+          select u.position, u.id
+          from unnest(p_lasts, p_workflows) as u(position, id)
+          order by u.position desc
+          limit 1)) then 'moved'
     when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
   if outcome is not null then
     return;

@@ -76,19 +76,31 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
   const load = (id: string, { tx, ...range }: LoadOptions = {}): Promise<Loaded> =>
     loadForWriting(parts, aggregate, id, executorFor(parts, tx), range)
 
-  /** Looked up first: the state after the first call would refuse a second one. */
+  /**
+   * Looked up first: the state after the first call would refuse a second one. It stands for events of this stream and for
+   * nothing else; those may have been removed since.
+   */
   const isRepeat = async (id: string, { idempotencyKey: key, tx }: CommitOptions): Promise<boolean> => {
     if (key === undefined) return false
     const stream = checkStream(aggregate, id)
     const executor = executorFor(parts, tx)
     const known = sql`/* aggregates.key */
-      select distinct e.stream
+      select distinct e.stream, coalesce(jsonb_array_length(k.documents), 0) > 0 as has_documents
       from ${log.names.idempotency_keys} as k
       left join ${log.names.events} as e on e.event_id = any(k.event_ids)
       where k.key = ${checkName('Idempotency key', key)}::text`
-    const rows = await rereadable(executor, log, () => executor.run<{ stream: string | null }>(known))
-    if (rows.some(row => row.stream !== null && row.stream !== stream)) throw new IdempotencyMismatch({ key })
+    const rows = await rereadable(executor, log, () => executor.run<KnownKey>(known))
+    const isOther = (row: KnownKey): boolean => row.has_documents || (row.stream !== null && row.stream !== stream)
+    if (rows.some(isOther)) throw new IdempotencyMismatch({ key })
     return rows.length > 0
+  }
+
+  /** Whether another call was carried out under the key while this one was decided: its state refuses this one, too. */
+  const isRepeatByNow = async (id: string, options: CommitOptions, error: unknown): Promise<boolean> => {
+    if (options.tx !== undefined) return false
+    return isRepeat(id, options).catch((found: unknown) => {
+      throw isRillflowError(found, 'idempotency_mismatch') ? found : error
+    })
   }
 
   /** Loads, stages and commits; again if the stream got further events meanwhile. */
@@ -143,8 +155,12 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
     async handle(id, command, options = {}) {
       const { idempotencyKey: key, onRepeat, tx } = options
       if (!(await isRepeat(id, options))) {
-        const { state, events, result } = await committing(id, options, loaded => loaded.decide(command))
-        return { state, events, saved: savedOf(result) }
+        const committed = await committing(id, options, loaded => loaded.decide(command)).catch(async error => {
+          if (!(await isRepeatByNow(id, options, error))) throw error
+        })
+        const isNothing = committed !== undefined && committed.result.eventIds.length === 0
+        if (committed !== undefined && !(isNothing && tx === undefined && (await isRepeat(id, options))))
+          return { state: committed.state, events: committed.events, saved: savedOf(committed.result) }
       }
       if (onRepeat === 'error') throw new IdempotencyConflict({ key: key! })
       const earlier = { key, parts: [{ stream: id, expected: 'any' as const, events: [] }] }
@@ -153,6 +169,12 @@ export function openRepository(parts: RepositoryParts, aggregate: Aggregate): Re
     },
   }
   return refusingUnknownOptions('aggregates', repository, optionsOfCalls)
+}
+
+/** The events and documents that were stored under a key. */
+interface KnownKey {
+  readonly stream: string | null
+  readonly has_documents: boolean
 }
 
 const optionsOfCalls = {

@@ -119,8 +119,14 @@ export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; r
     hasCodeFor: ({ name, kind }) =>
       registered.has(name) || (kind === 'subscription' && divided?.names().includes(groupOf(name).name) === true),
     async store() {
+      // One that is refused keeps no other from its beginning.
+      let failure: { readonly error: unknown } | undefined
       for (const consumer of registered.values())
-        if (consumer.from !== 'start') await ensureConsumer(parts.log, consumer)
+        if (consumer.from !== 'start')
+          await ensureConsumer(parts.log, consumer).catch((error: unknown) => {
+            failure ??= { error }
+          })
+      if (failure !== undefined) throw failure.error
     },
     onChange(listener) {
       listeners.add(listener)

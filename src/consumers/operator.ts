@@ -180,7 +180,7 @@ export async function takeOver(log: Log, name: string, leaseMs: number): Promise
     where c.name = ${name}::text
       and c.state = 'active'
       and c.paused_at is null
-    returning ${leaseColumns}`)
+    returning ${leaseColumns(log)}`)
   return row === undefined ? undefined : leaseOf(name, owner, row)
 }
 
@@ -226,7 +226,7 @@ export async function takeToRebuild(
       where c.name = ${name}::text
         and (c.state = 'active'
           or (c.state in ('emptying', 'rebuilding') and (c.owner is null or ${hasExpired(log)})))
-      returning ${leaseColumns}, c.state, c.paused_at is not null as paused`,
+      returning ${leaseColumns(log)}, c.state, c.paused_at is not null as paused`,
   )
   if (row === undefined) return undefined
   return { lease: leaseOf(name, owner, row), isEmptied: row.state === 'rebuilding', wasPaused: row.paused }

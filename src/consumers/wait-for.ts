@@ -47,7 +47,7 @@ export async function waitForConsumer(
         where name = any(${names}::text[])`)
       if (rows.length === 0 && !isExpected) throw await notFound(consumers, name, undefined)
       if (rows.length > 0 && rows.every(row => row.reached)) return
-      await sleep(waitMs, { signal, clock: log.clock })
+      await sleep(waitMs, { signal })
     }
   })
 }

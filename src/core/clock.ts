@@ -3,6 +3,9 @@
  *
  * Code that waits takes its timers from a `Clock`, so that a test can move the time instead of sleeping. The clock of this
  * process never decides which process owns a lease or when an event was stored: for that only the database's clock counts.
+ *
+ * Limits of time, and times that users give, are those of the store's clock. A pause between two tries or two looks is not:
+ * with a clock that stands still it would never end, so it is taken from `systemClock`.
  */
 import { hostNow, startHostTimer } from './host.ts'
 

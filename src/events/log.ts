@@ -37,6 +37,7 @@ const objects = [
   'to_ms',
   'stamp',
   'state_entry',
+  'timeline',
   'events',
   'streams',
   'idempotency_keys',

@@ -265,6 +265,7 @@ const others: SchemaShape = {
     stamp: '(p_key text, p_at timestamp with time zone) returns jsonb language plpgsql immutable',
     state_entry:
       '(p_at timestamp with time zone, p_from text, p_to text, p_note text) returns jsonb language plpgsql immutable',
+    timeline: '(p_column anyelement) returns text language plpgsql immutable',
     to_ms: '(p_at timestamp with time zone) returns timestamp with time zone language plpgsql immutable',
   },
 }

@@ -38,4 +38,15 @@ export const stateEntry: SqlFunction = declaredImmutable({ revision: 1 })`
     return jsonb_strip_nulls(jsonb_build_object('at', p_at, 'from', p_from, 'to', p_to, 'note', p_note));
   end`
 
-export const immutableFunctions: readonly SqlFunction[] = [later, toMs, stamp, stateEntry]
+/**
+ * The timeline of the server that has the row: another one when a standby has taken over. Over a column, as the clock is, so
+ * that it is never kept in a plan.
+ */
+export const timeline: SqlFunction = declaredImmutable({ revision: 1 })`
+  create function ~timeline(p_column anyelement)
+  returns text
+  begin
+    return left(pg_walfile_name(pg_current_wal_lsn()), 8);
+  end`
+
+export const immutableFunctions: readonly SqlFunction[] = [later, toMs, stamp, stateEntry, timeline]

@@ -1,8 +1,8 @@
 /**
- * Damage to the library's own objects: an index, a table or a function that was dropped is made again by a sync, where no
- * data can be lost by it. Every other difference is a problem in the plan, for a person to decide.
+ * Damage to the library's own objects: an index, a table or a function that was dropped, and an index whose build was
+ * interrupted, is made again by a sync, where no data can be lost by it. Every other difference is a problem in the plan, for a person to decide.
  *
- *     found shape ──► missing index, or table that can begin empty ──► the statements of the migration that made it
+ *     found shape ──► missing or invalid index, or table that can begin empty ──► the statements of the migration that made it
  *                 └─► anything else ──► a problem
  *
  * A table that others refer to (`Part.referred`) is not made again. With an empty `streams` versions would be given out
@@ -13,6 +13,7 @@
  * unknown, they are rightly different. So is a function of a higher revision.
  */
 import type { Executor } from '../database/database.ts'
+import { identifier } from '../database/sql.ts'
 import { hasRows } from './catalogue.ts'
 import { type Difference, join, nothing, type Problem, type Step } from './difference.ts'
 import { expectedWith } from './expected-with.ts'
@@ -53,21 +54,29 @@ async function repair(executor: Executor, target: Target, problem: Problem): Pro
     const texts = target.library.referred.includes(name) ? [] : statementsOf(target, name)
     return texts.length === 0 ? asProblem : stepsOf('table', problem.object, texts)
   }
-  if (problem.kind !== 'index_missing' || kind !== 'index') return asProblem
+  const isInvalid = problem.kind === 'index_invalid'
+  if ((problem.kind !== 'index_missing' && !isInvalid) || kind !== 'index') return asProblem
   const made = indexStatement(target, name)
   // The index of a primary key belongs to the table.
   if (made === undefined) return asProblem
   const isFilled = await hasRows(executor, target.schema, made.table)
-  if (!isFilled) return stepsOf('index', problem.object, [made.text])
-  if (target.concurrently !== true) return stepsOf('index', problem.object, [made.text], { locksWriters: true })
-  const text = made.text.replace(/ index /, ' index concurrently ')
-  return stepsOf('index', problem.object, [text], { isAlone: true })
+  const isAlone = target.concurrently === true && isFilled
+  const texts = isInvalid ? [`drop index ${identifier(target.schema, name)}`, made.text] : [made.text]
+  const concurrent = (text: string): string => text.replace(/ index /, ' index concurrently ')
+  const reason = isInvalid ? 'its build was interrupted' : undefined
+  const how: How = isAlone ? { isAlone } : isFilled ? { locksWriters: true } : {}
+  return stepsOf('index', problem.object, isAlone ? texts.map(concurrent) : texts, { ...how, reason })
 }
 
-type How = Pick<Step, 'isAlone' | 'locksWriters'>
+type How = Pick<Step, 'isAlone' | 'locksWriters'> & { readonly reason?: string | undefined }
 
-function stepsOf(kind: 'table' | 'index', object: string, texts: readonly string[], how: How = {}): Difference {
-  const step: Omit<Step, 'sql'> = { kind, object, reason: 'it is missing', ...how }
+function stepsOf(
+  kind: 'table' | 'index',
+  object: string,
+  texts: readonly string[],
+  { reason = 'it is missing', ...how }: How = {},
+): Difference {
+  const step: Omit<Step, 'sql'> = { kind, object, reason, ...how }
   return { steps: texts.map(sql => ({ ...step, sql })), problems: [] }
 }
 

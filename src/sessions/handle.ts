@@ -151,13 +151,36 @@ async function handleWork<T>(
     options.tx === undefined ? parts.turns.run(streams, options.signal, attempt) : attempt()
   let needed: readonly string[] = stream === undefined ? [] : [stream]
   for (let tries = 1; ; tries++) {
-    const ended = await inTurn(needed)
-    if (!('error' in ended)) return ended
+    const ended = await inTurn(needed).catch(async (error: unknown) => {
+      return { value: undefined, saved: savedOf(await outcomeByNow(parts, options, stream, error)) }
+    })
+    if (!('error' in ended)) {
+      const { documents, streams } = ended.saved
+      const isNothing = documents.length === 0 && streams.length === 0
+      const repeat = isNothing && options.tx === undefined ? await earlierOutcome(parts, options, stream) : undefined
+      return repeat === undefined ? ended : { value: undefined, saved: savedOf(repeat) }
+    }
     if (tries > maxRetries) throw options.tx === undefined ? asRetryable(ended.error) : ended.error
     needed = ended.streams.length > 0 ? ended.streams : needed
     // By real time: a clock that a test moves would keep the call waiting for ever.
     await sleep(delay(backoff, tries), { signal: options.signal })
   }
+}
+
+/** The outcome of another call with the key, which was carried out meanwhile: the state it led to refused this one. */
+async function outcomeByNow(
+  parts: SessionParts,
+  options: HandleSessionOptions,
+  stream: string | undefined,
+  error: unknown,
+): Promise<Sent> {
+  // A transaction of the caller may have failed, and answers nothing more.
+  if (options.tx !== undefined) throw error
+  const earlier = await earlierOutcome(parts, options, stream).catch((found: unknown) => {
+    throw isRillflowError(found) && found.code.startsWith('idempotency_') ? found : error
+  })
+  if (earlier === undefined) throw error
+  return earlier
 }
 
 /** One try; `streams` are those that the next try takes its turn on, all of them before it begins. */

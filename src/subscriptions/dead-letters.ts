@@ -39,7 +39,6 @@ export function openDeadLetters({ log, lease, ended, executorOf, onChange }: Dea
   const loop = openLoop({
     look,
     pollMs: Number.POSITIVE_INFINITY,
-    clock: log.clock,
     unref: true,
     onFailure(error) {
       const about = { schema: log.schema, consumer: lease.consumer, error }

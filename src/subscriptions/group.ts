@@ -83,7 +83,6 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
   const rows = openLoop({
     look: readRows,
     pollMs: Number.POSITIVE_INFINITY,
-    clock: log.clock,
     onFailure: failUnlessTemporary,
   })
   let lookedAt = 0
@@ -111,7 +110,7 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
 
   return {
     async start() {
-      const again = { retries: 6, when: isTemporary, clock: log.clock, signal: stopping.signal }
+      const again = { retries: 6, when: isTemporary, signal: stopping.signal }
       adopt(await retry(() => storeGroup(log, options), again))
       if (stopping.signal.aborted) return
       const all = (): HeldPartition[] => [...held.values()]

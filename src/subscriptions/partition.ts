@@ -14,6 +14,7 @@ import type { Lease } from '../consumers/row.ts'
 import { describeError } from '../consumers/run/failure.ts'
 import { decide } from '../consumers/run/policy.ts'
 import { sleep } from '../core/abort.ts'
+import { systemClock } from '../core/clock.ts'
 import { coalesce } from '../core/coalesce.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { elapsedMs } from '../core/host.ts'
@@ -92,13 +93,11 @@ export function openPartition(parts: PartitionParts): Partition {
     afterFailure: () => 'fail',
     maxBatch: unlimited,
     maxQueued: unlimited,
-    clock: log.clock,
   })
   const insideLoop = openLoop({
     look: lookInside,
     pollMs: Number.POSITIVE_INFINITY,
     backoff: insideBackoff,
-    clock: log.clock,
     unref: true,
   })
   let insideLooks = 0
@@ -204,7 +203,7 @@ export function openPartition(parts: PartitionParts): Partition {
       saveCheckpoint()
       return
     }
-    const timer = log.clock.setTimeout(() => {
+    const timer = systemClock.setTimeout(() => {
       movedTimer = undefined
       if (isOpen() && window.checkpoint > saved) saveCheckpoint()
     }, wait)
@@ -273,13 +272,13 @@ export function openPartition(parts: PartitionParts): Partition {
               }),
         )
         if (state !== undefined) return { checkpoint, state }
-        await sleep(Math.min(2 * attempt, 50), { clock: log.clock, signal: ended.signal })
+        await sleep(Math.min(2 * attempt, 50), { signal: ended.signal })
       } catch (error) {
         // Storing the same again is harmless, so outcomes that got no answer are sent again.
         const isWorthIt = isRillflowError(error) && (error.retryable || error.code === 'outcome_unknown')
         if (!isOpen() || !isWorthIt) throw error
         log.telemetry.log.warn({ consumer, error }, 'Acknowledgements could not be stored yet.')
-        await sleep(delay(defaultBackoff, attempt), { clock: log.clock, signal: ended.signal })
+        await sleep(delay(defaultBackoff, attempt), { signal: ended.signal })
       }
     }
     throw new LeaseLost({ consumer, fence })

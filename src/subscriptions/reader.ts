@@ -93,7 +93,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
           { subscription: options.name, group: options.group, error },
           'A subscription could not read the log.',
         )
-        await sleep(delay(defaultBackoff, failures), { signal, clock: log.clock }).catch(() => {})
+        await sleep(delay(defaultBackoff, failures), { signal }).catch(() => {})
       }
     }
   }

@@ -59,11 +59,10 @@ export async function repartition(
     if (await closeGroup(parts, group, partitions)) return
     wake.changed()
     const until = elapsedMs() + Math.min(letGoMs, timeoutMs / 3)
-    while (elapsedMs() < until && (await isHeld(parts, group)))
-      await sleep(20, { signal: limit.signal, clock: log.clock })
+    while (elapsedMs() < until && (await isHeld(parts, group))) await sleep(20, { signal: limit.signal })
     await setBarrier(parts, group)
     wake.changed()
-    while (!(await divide(parts, group, partitions))) await sleep(20, { signal: limit.signal, clock: log.clock })
+    while (!(await divide(parts, group, partitions))) await sleep(20, { signal: limit.signal })
   } catch (error) {
     await removeBarrier(parts, group)
     throw error

@@ -203,7 +203,7 @@ export function openSubscriptions<M extends EventMap>(
         if (isElsewhere && statuses.length > 0) return { result: 'leasedByOther', count }
         if (count === seen && (await isWaiting(rows))) return { result: 'backoff', count }
         seen = count
-        await sleep(10, { signal, clock: log.clock })
+        await sleep(10, { signal })
       }
     } finally {
       await runner.stop()

@@ -51,7 +51,7 @@ const lastPollMs = 1_000
 export function watchSettled(log: Log, hints: WorkflowHints, progress: DispatchProgress): SettledWatch {
   const waiters = new Map<string, Set<Deferred<WorkflowStatus>>>()
   let stopListening: (() => void) | undefined
-  const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, clock: log.clock, onFailure })
+  const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, onFailure })
   let pollMs = firstPollMs
   let isQuiet = false
 

@@ -105,9 +105,28 @@ test('a repository refuses an idempotency key of another stream', async () => {
   const orders = store.aggregates(Order)
   await orders.handle('order-1', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
 
-  const other = orders.handle('order-2', { type: 'Place', total: 5 }, { idempotencyKey: 'place' })
+  const session = store.session()
+  session.documents(store.documents<{ name: string }>('customers')).put('c-1', { name: 'Ada' })
+  await session.save({ idempotencyKey: 'customer' })
 
-  await expect(other).rejects.toMatchObject({ code: 'idempotency_mismatch', key: 'place' })
+  for (const key of ['place', 'customer']) {
+    const other = orders.handle('order-2', { type: 'Place', total: 5 }, { idempotencyKey: key })
+    await expect(other).rejects.toMatchObject({ code: 'idempotency_mismatch', key })
+  }
+})
+
+test('of commands with one key that come at once one is carried out, and the others are its repeats', async () => {
+  const { store, sibling } = await openShop()
+  const stores = [store, await sibling(), store]
+  await store.aggregates(Order).handle('order-1', { type: 'Place', total: 5 })
+
+  for (const command of [{ type: 'Pay' }, { type: 'Ship', parcels: ['a'] }] as const) {
+    const key = { idempotencyKey: command.type }
+    const all = await Promise.all(stores.map(each => each.aggregates(Order).handle('order-1', command, key)))
+
+    expect(all.map(({ saved }) => saved.repeated).sort()).toEqual([false, true, true])
+    expect(new Set(all.map(({ saved }) => saved.position)).size).toBe(1)
+  }
 })
 
 test('load returns the state at a version, and at a time', async () => {

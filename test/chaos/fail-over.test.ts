@@ -1,6 +1,7 @@
 /**
  * An asynchronous standby behind a floating address. It is cut off from its primary while the store works on, promoted, and
- * gets the address: it has the events, and neither the last checkpoints nor the read models that were stored with them.
+ * gets the address: it has the events, and neither the last checkpoints nor the read models that were stored with them. It
+ * lacks the last events, too, one of which is just being delivered.
  *
  *     store ──► address ──► primary ──► link ──╳──► standby
  *                   └────────────────────────────────► promoted
@@ -18,7 +19,7 @@ import { readLog } from '../../src/verify/record-appends.ts'
 import { freshSchema } from '../support/engines.ts'
 import { giveTo, serverAccount } from '../support/postgres-binaries.ts'
 import { startServer } from '../support/postgres-server.ts'
-import { paid, placed, shopEvents } from '../support/shop.ts'
+import { paid, placed, shipped, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, connections, major } from './chaos.ts'
 import { startProxy } from './tcp-proxy.ts'
@@ -35,8 +36,9 @@ test('after a fail-over that lost the last writes no projection and no subscript
   await using standby = await startStandby(primary, link.url)
   await using admins = connections(standby.url)
 
-  const gate = deferred<void>()
+  const [gate, labelled] = [deferred<void>(), deferred<void>()]
   const delivered: number[] = []
+  const parcels: string[] = []
   const insert = `insert into "${schema}".applied (position) values ($1)`
   const sales = defineProjection('sales', {
     events: shopEvents,
@@ -56,8 +58,16 @@ test('after a fail-over that lost the last writes no projection and no subscript
       delivered.push(position)
     },
   })
+  const labels = defineSubscription('labels', {
+    events: shopEvents,
+    types: ['OrderShipped'],
+    async run({ data }) {
+      parcels.push(data.parcel)
+      if (data.parcel === 'lost') await labelled.promise
+    },
+  })
   await using store = await openStore({ url: address.url, schema, events: shopEvents, pollMs: 50, logger: false })
-  await store.register(sales, mailer)
+  await store.register(sales, mailer, labels)
   await store.start()
   await store.events.append('order-1', placed())
   await store.consumers.waitFor(sales, 1)
@@ -68,21 +78,29 @@ test('after a fail-over that lost the last writes no projection and no subscript
   const admin = await admins.open()
   const count = `select count(*)::int as n from "${schema}".events`
   await waitUntil(async () => (await admin.query(count)).rows[0].n === 3, { what: 'the events on the standby' })
+  const place = `select checkpoint::int as n from "${schema}".consumers where name = 'labels/default'`
+  await waitUntil(async () => (await admin.query(place)).rows[0].n === 3, { what: 'a checkpoint on the standby' })
   link.accepting = false
   for (const each of link.cutClients()) each.drop()
   await admin.query('select pg_promote()')
+  // It is delivered before the fail-over, and acknowledged after it, where another event has its position.
+  await store.events.append('order-1', shipped('lost'))
+  await waitUntil(() => parcels.includes('lost'))
   gate.resolve()
   await store.consumers.waitFor(sales, 3)
   await store.consumers.waitFor(mailer, 3)
   // Neither wants this one: it moves the cursors in memory, and is lost, too.
   await store.events.append('order-1', paid)
   address.switchTo(standby.url)
+  labelled.resolve()
   let last = 0
   await waitUntil(async () => {
-    const { position } = await store.events.append('order-2', placed(), { idempotencyKey: 'order-2' })
+    const events = [shipped('kept'), placed()]
+    const { position } = await store.events.append('order-2', events, { idempotencyKey: 'order-2' })
     last = position
     return true
   })
+  await store.consumers.waitFor(labels, last)
   await store.consumers.waitFor(sales, last)
   await store.consumers.waitFor(mailer, last)
 
@@ -93,6 +111,7 @@ test('after a fail-over that lost the last writes no projection and no subscript
   expect(log.map(({ position }) => position)).toEqual(expect.arrayContaining([1, 2, 3, last]))
   for (const [name, positions] of Object.entries(given))
     expect(deliveryProblems({ name, positions, ...expected }, log)).toEqual([])
+  expect([...new Set(parcels)]).toEqual(['lost', 'kept'])
 }, 180_000)
 
 /** The data of the primary, copied while it is down; from then on it follows through the link. */

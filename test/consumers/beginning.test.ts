@@ -43,3 +43,23 @@ test('a definition that begins after a position beyond the end of the log is ref
 
   expect(error).toMatchObject({ code: 'invalid_option', option: 'from' })
 })
+
+test("a definition that is refused keeps no other from beginning 'now'", async () => {
+  const seen: number[] = []
+  const audit = defineProcessor('audit', { from: 99, on: { OrderPlaced: () => {} } })
+  const late = defineProcessor('late', {
+    from: 'now',
+    on: { OrderPlaced: event => void seen.push((event.data as { total: number }).total) },
+  })
+  const mailed: number[] = []
+  const mailer = defineSubscription('mailer', { from: 'now', run: event => void mailed.push(event.version) })
+  const { store } = await openShop()
+  await store.events.append('order-1', placed(1))
+
+  const { error } = await outcome(store.register(audit, late, mailer))
+  await store.events.append('order-1', placed(2))
+  for (const each of [late, mailer]) await store.consumers.runUntilIdle(each)
+
+  expect(error).toMatchObject({ code: 'invalid_option', option: 'from' })
+  expect([seen, mailed]).toEqual([[2], [2]])
+})

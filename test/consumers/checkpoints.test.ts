@@ -2,16 +2,18 @@
  * A checkpoint stands for events that were applied. A server that took over without the last writes has an earlier one, with
  * the same fence; here the row is set back by hand, together with the effects that would have been lost with it.
  */
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { defineProcessor } from '../../src/consumers/processor.ts'
 import { runUntilIdle } from '../../src/consumers/run/run.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
+import type { Database } from '../../src/database/database.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { defineSubscription } from '../../src/subscriptions/subscription.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { effectsOf, makeEffects, openConsumerParts, recorder } from '../support/consumer-parts.ts'
-import { connect, onServer, openShop, outcome, paid, placed, type Shop, shopEvents } from '../support/shop.ts'
+import { openDatabase } from '../support/engines.ts'
+import { connect, onServer, openShop, outcome, paid, placed, type Shop, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function openWorkshop() {
@@ -137,6 +139,66 @@ test('an acknowledgement is not saved over a row that is behind: the events betw
   expect(delivered).toEqual([1, 2, 3, 1, 2, 3])
 })
 
+/** From now on the schema seems to be on a server that has taken over. */
+async function failOver({ query }: Shop): Promise<void> {
+  const replace = (text: string) =>
+    query(`create or replace function ~timeline(p_column anyelement) returns text
+      language plpgsql immutable parallel safe cost 1 as $body$${text}$body$`)
+  const [row] = await query<{ body: string }>(
+    `select prosrc as body from pg_proc where oid = '~timeline(anyelement)'::regprocedure`,
+  )
+  onTestFinished(async () => void (await replace(row!.body)))
+  await replace(`begin return 'another'; end`)
+}
+
+test('an acknowledgement from before a fail-over is not saved: another event may have the position of its own', async () => {
+  const shop = await openShop()
+  const delivered: number[] = []
+  const mailer = defineSubscription('mailer', {
+    events: shopEvents,
+    types: ['OrderPlaced'],
+    async run({ data }) {
+      delivered.push(data.total)
+      if (delivered.length > 1) return
+      await failOver(shop)
+      await shop.query(`update ~events set event_id = gen_random_uuid(), data = '{"total": 2}' where position = 1`)
+    },
+  })
+  await shop.store.register(mailer)
+  await shop.store.start()
+
+  await shop.store.events.append('order-1', placed(1))
+  await shop.store.consumers.waitFor(mailer, 1)
+
+  expect(delivered).toEqual([1, 2])
+})
+
+test('a batch that was read before a fail-over is not applied after it', async () => {
+  const { shop, consumers } = await openWorkshop()
+  const seen: number[] = []
+  const totals = recorder(shop, 'totals')
+  await shop.store.events.append('order-1', [placed(), placed()])
+  consumers.register({
+    ...totals,
+    async handle(events, ctx) {
+      seen.push(events.length)
+      if (seen.length === 1) await ctx.tx.query(shop.named(`alter function ~timeline(anyelement) rename to before`))
+      if (seen.length === 1)
+        await ctx.tx.query(
+          shop.named(`create function ~timeline(p_column anyelement) returns text
+            language plpgsql immutable as $body$begin return 'another'; end$body$`),
+        )
+      await totals.handle(events, ctx)
+    },
+  })
+
+  await consumers.start()
+  await waitForConsumer(consumers, 'totals', 2)
+
+  expect(seen).toEqual([2, 2])
+  expect(await positions(shop)).toEqual([1, 2])
+})
+
 test('the dispatcher of workflows does not save its cursor over a row that is behind: no handler misses an event', async () => {
   const shop = await openShop()
   const handled: number[] = []
@@ -161,16 +223,47 @@ test('the dispatcher of workflows does not save its cursor over a row that is be
   expect(handled.slice(2).sort()).toEqual([1, 2, 3])
 })
 
+test('what was read before a fail-over, and is another event after it, is not dispatched', async () => {
+  const database = await openDatabase()
+  let isBefore = true
+  const run: Database['run'] = async statement => {
+    if (statement.label === 'workflows.dispatch' && isBefore) {
+      isBefore = false
+      await shop.query(`
+        update ~events
+        set event_id = gen_random_uuid(), correlation_id = 'another', data = '{"total": 2}'
+        where position = 1`)
+    }
+    return database.run(statement)
+  }
+  const handled: number[] = []
+  const charge = defineHandler('charge', {
+    events: shopEvents,
+    on: 'OrderPlaced',
+    run: ({ data }) => void handled.push(data.total),
+  })
+  const shop: Shop = await openShop({ database: { ...database, run }, handlers: [charge] })
+  await shop.store.start()
+
+  await shop.store.events.append('order-1', placed(1))
+
+  await waitUntil(() => handled.includes(2), { what: 'the event that is in the log' })
+})
+
 test('a position beyond the head is refused everywhere', async () => {
-  const { store } = await openShop()
+  const { store, sibling } = await openShop()
   await store.events.append('order-1', placed())
   const beyond = { events: shopEvents, on: { OrderPlaced: async () => {} }, from: 9 }
   const mailer = { events: shopEvents, run: () => {}, from: 9 }
-  const totals = defineProjection('totals', { ...beyond, from: 'start' })
-  await store.projections.register(totals)
+  const totals = (from: number | 'start') =>
+    defineProjection('totals', { ...beyond, tables: { totals: { columns: { id: 'text' }, primaryKey: ['id'] } }, from })
+  await store.projections.register(totals('start'))
+  const later = await sibling()
+  await later.projections.register(totals(9))
 
   const refused = await Promise.all([
     outcome(store.consumers.reset('totals', 9)),
+    outcome(later.projections.rebuild('totals')),
     outcome(store.register(defineProjection('sales', beyond)).then(() => store.consumers.runOnce('sales'))),
     outcome(store.register(defineProcessor('printer', beyond)).then(() => store.consumers.runOnce('printer'))),
     outcome(store.register(defineSubscription('mailer', mailer)).then(() => store.consumers.runOnce('mailer'))),
@@ -179,6 +272,9 @@ test('a position beyond the head is refused everywhere', async () => {
 
   for (const { error } of refused)
     expect(error).toMatchObject({ code: 'invalid_option', message: expect.stringContaining('the log ends at 1') })
+  expect(await store.consumers.status('totals')).toMatchObject({ checkpoint: 0, isBeyondHead: false })
+  for (const read of [store.events.readAll({ from: 9 }), store.events.tail({ from: 9 })])
+    await expect(take(read, 1)).rejects.toMatchObject({ code: 'log_rewound', cursor: 9, head: 1 })
 })
 
 test('a consumer that is registered late, to begin beyond the head, does not stop the others of its runner', async () => {

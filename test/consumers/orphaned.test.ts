@@ -53,7 +53,7 @@ test('a projection that no process has registered for a while is orphaned: shown
     expect.objectContaining({
       check: 'consumers.orphaned',
       message: expect.stringContaining('consumer "totals"'),
-      fix: expect.stringContaining('store.consumers.remove("totals")'),
+      fix: expect.stringContaining('call store.consumers.remove("totals").'),
     }),
   ])
 })
@@ -99,6 +99,16 @@ test('removing an orphaned projection leaves its tables, unless they are to be d
   expect(left).toEqual(all)
   expect(await tablesOf(other.shop)).toEqual(['totals_v2'])
   expect((await other.shop.store.consumers.list()).items.map(({ name }) => name)).toEqual(['totals@2'])
+})
+
+test('an inline projection is not orphaned: the processes that append have its code, and may have no runner', async () => {
+  const { shop } = await deployNextVersion('inline')
+
+  const { isOrphaned, state } = await shop.store.consumers.status('totals')
+  const { findings } = await shop.store.doctor()
+
+  expect([isOrphaned, state]).toEqual([false, 'inline'])
+  expect(findings.find(({ check }) => check === 'consumers.orphaned')).toMatchObject({ level: 'ok' })
 })
 
 test('an inline projection that is removed no longer refuses the appends of processes without its code', async () => {

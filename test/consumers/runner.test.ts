@@ -1,10 +1,14 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { pause, reset, resume } from '../../src/consumers/operator.ts'
+import { defineProcessor } from '../../src/consumers/processor.ts'
 import { runOnce } from '../../src/consumers/run/run.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import { deferred } from '../../src/core/abort.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
+import { defineSubscription } from '../../src/subscriptions/subscription.ts'
+import { fakeClock } from '../../src/testing/fakes.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import {
   type ConsumerParts,
   effectsOf,
@@ -14,7 +18,7 @@ import {
   recorder,
 } from '../support/consumer-parts.ts'
 import { postgresUrl } from '../support/engines.ts'
-import { onServer, openShop, outcome, paid, placed, type Shop, shipped } from '../support/shop.ts'
+import { onServer, openShop, outcome, paid, placed, type Shop, shipped, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function openWorkshop(
@@ -299,4 +303,33 @@ test('the store stops its runners when it is closed', async () => {
   await store.close()
 
   expect(runner.isRunning).toBe(false)
+})
+
+test('with a clock that stands still everything runs, and every wait for it ends', async () => {
+  const { store } = await openShop({ clock: fakeClock() })
+  const totals = defineProcessor('totals', { events: shopEvents, on: { OrderPlaced: () => {} } })
+  const mailer = defineSubscription('mailer', { events: shopEvents, run: () => {} })
+  const ship = defineHandler('ship', {
+    events: shopEvents,
+    on: 'OrderPlaced',
+    run: (_, { emit }) => emit('OrderShipped', { parcel: 'a' }),
+  })
+  await store.register(totals, mailer, ship)
+  await using _runner = await store.start()
+
+  const workflow = await store.workflows.publish('OrderPlaced', { total: 1 })
+  await workflow.waitUntilSettled()
+  await store.consumers.pause(totals)
+  await store.consumers.resume(totals)
+  await store.subscriptions.repartition('mailer', 3)
+  // Positions that are drawn and given back wake no follower.
+  const undone = store.transaction(async tx => {
+    await store.events.append('order-1', placed(), { tx })
+    throw new Error('out of stock')
+  })
+  await expect(undone).rejects.toThrow('out of stock')
+  const { position } = await store.events.append('order-1', placed())
+
+  for (const each of [totals, mailer]) await store.consumers.waitFor(each, position)
+  await store.consumers.waitFor('workflows', position)
 })

@@ -46,6 +46,23 @@ test('a schema name that PostgreSQL reserves, or cannot store, is refused', asyn
   }
 })
 
+test('limits of time may be longer than the 24.8 days of a timer, or endless', async () => {
+  const { sibling } = await openShop()
+  const endless = { answerTimeoutMs: Infinity, connectTimeoutMs: 2 ** 31, transactionTimeoutMs: 2 ** 32 }
+  const store = await sibling(endless)
+  const limits = { timeoutMs: Infinity, lockTimeoutMs: Infinity, idleMs: 2 ** 31 }
+
+  let answers = 0
+
+  for (const given of [undefined, limits])
+    await store.transaction(async tx => {
+      // Longer than a timer takes that fires at once.
+      for (let query = 0; query < 20; query++) answers += (await tx.query('select 1')).length
+    }, given)
+
+  expect(answers).toBe(40)
+})
+
 test('a missing schema is refused with the option that creates it', async () => {
   const database = await openDatabase()
   const schema = freshSchema()

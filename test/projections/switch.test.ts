@@ -1,5 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { expect, onTestFinished, test } from 'vitest'
+import { consumer } from '../../src/consumers/consumer.ts'
+import { type Lease, newOwner, take } from '../../src/consumers/row.ts'
+import { applyTail } from '../../src/projections/rebuild/switch.ts'
+import { openConsumerParts } from '../support/consumer-parts.ts'
 import { connect, onServer, openShop, outcome, placed, waitersFor } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { orders, totalRows, totals } from './read-models.ts'
@@ -107,4 +111,25 @@ test('rebuilt while others write and a runner follows, each event counts once', 
       (select sum(orders)::integer from ~order_totals) as totals,
       (select sum((body ->> 'total')::integer)::integer from ~orders) as documents`)
   expect(sums).toEqual([{ totals: written + 1, documents: written + 1 }])
+})
+
+test('the last events of a switch are applied in batches as large as the projection has applied in time before', async () => {
+  const { store, query, ...shop } = await openShop()
+  const { log } = openConsumerParts({ store, query, ...shop })
+  await store.events.append(
+    'order-1',
+    Array.from({ length: 20 }, () => placed(1)),
+  )
+  await query(`
+    insert into ~consumers (name, kind, checkpoint, batch_limit)
+    values ('order-totals', 'projection', 0, 8)`)
+  const sizes: number[] = []
+  const handle = async (events: readonly unknown[]): Promise<void> => void sizes.push(events.length)
+  const shadow = consumer({ name: 'order-totals', kind: 'projection', filter: {}, handle })
+  const lease = (await take(log, 'order-totals', newOwner(log), 30_000)) as Lease
+  const tail = { log, projection: totals(), shadow, lease, goal: undefined, turnMs: 60_000 }
+
+  const { isWhole, events } = await log.database.transaction(tx => applyTail(tail, tx))
+
+  expect([isWhole, events, sizes]).toEqual([true, 20, [8, 8, 4]])
 })

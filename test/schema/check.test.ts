@@ -79,6 +79,7 @@ const drifts: Record<string, Drift> = {
     byHand: `update pg_index set indisvalid = false where indexrelid = '~events_correlation'::regclass`,
     kind: 'index_invalid',
     object: 'index events_correlation',
+    isMadeAgain: true,
   },
   'a function that is gone': {
     byHand: 'drop function ~settle()',

@@ -78,6 +78,20 @@ test('a command with a key is carried out once, whatever it would decide now', a
   await expect(other).rejects.toMatchObject({ code: 'idempotency_mismatch', key: 'pay-1' })
 })
 
+test('of commands with one key that come at once one is carried out, and the others are its repeats', async () => {
+  const { store, sibling } = await openShop()
+  const stores = [store, await sibling(), store]
+  await store.handle(Order, 'order-1', { type: 'Place', total: 5 })
+
+  for (const command of [{ type: 'Pay' }, { type: 'Ship', parcels: ['a'] }] as const) {
+    const key = { idempotencyKey: command.type }
+    const all = await Promise.all(stores.map(each => each.handle(Order, 'order-1', command, key)))
+
+    expect(all.map(({ saved }) => saved.repeated).sort()).toEqual([false, true, true])
+    expect(new Set(all.map(({ saved }) => saved.position)).size).toBe(1)
+  }
+})
+
 test('a command inside a transaction is saved with it, and gone if it is rolled back', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', placed(2))

@@ -71,7 +71,7 @@ export interface FailedExecution {
  */
 export async function record(
   log: Log,
-  { consumer, fence }: Held,
+  { consumer, fence }: Pick<Held, 'consumer' | 'fence'>,
   { event, error, attempts, firstFailedAt, parks = false }: FailedEvent,
   executor: Executor,
   execution?: FailedExecution,

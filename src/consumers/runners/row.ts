@@ -373,10 +373,12 @@ export function isAlive(log: Log): Fragment {
 
 /**
  * Whether no process has had the code of the consumer of the row `c` for a while: no runner that is alive has it, none
- * holds it, and none has been seen with it. The caller adds its own registered consumers.
+ * holds it, and none has been seen with it. The caller adds its own registered consumers. An inline projection needs no
+ * runner: the processes that append have its code, or are refused.
  */
 export function isUnseen(log: Log): Fragment {
-  return fragment`(c.seen_at < ${log.names.later}(${log.names.clock}(c.seen_at), ${-1000 * unseenSeconds}::float8)
+  return fragment`(c.state <> 'inline'
+        and c.seen_at < ${log.names.later}(${log.names.clock}(c.seen_at), ${-1000 * unseenSeconds}::float8)
         and not ${isHeld(log)}
         and not exists (
           select

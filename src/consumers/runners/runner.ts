@@ -181,7 +181,6 @@ function runnerService(
     pollMs: () => leaseMs() / 3,
     jitter: 0.1,
     backoff: lookBackoff,
-    clock: log.clock,
     onFailure(error) {
       log.telemetry.log.warn({ schema: log.schema, runner: id, error }, 'A runner could not renew its leases.')
       leases.loseExpired(lastSeenAt)

@@ -76,8 +76,8 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
   const { url } = options
   const isForeign = options.pool !== undefined
   if (!isForeign) checkPlace(url)
-  const connectTimeoutMs = options.connectTimeoutMs ?? 10_000
-  const timeoutMs = options.answerTimeoutMs ?? 60_000
+  const connectTimeoutMs = bounded(options.connectTimeoutMs ?? 10_000)
+  const timeoutMs = bounded(options.answerTimeoutMs ?? 60_000)
   const target = describeTarget((options.pool ?? {}) as { options?: pg.PoolConfig }, url)
   const testMs = Math.min(timeoutMs, 5_000)
   const limits = { target, connectTimeoutMs, testMs, answerTimeoutMs: timeoutMs }
@@ -85,7 +85,7 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
   const shapes = options.prepare === false ? undefined : openPreparedShapes()
   // Behind a pooler, and on a pool of the user, a session is not ours to set.
   const isLimited = !isForeign && shapes !== undefined
-  const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000
+  const transactionTimeoutMs = bounded(options.transactionTimeoutMs ?? 30_000)
   const types = driverTypes(driver)
 
   const server = await firstContact(pool, { target, isForeign, timeoutMs }).catch(async error => {
@@ -205,9 +205,13 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
     async transaction<T>(work: (tx: Transaction) => Promise<T>, given: TransactionOptions = {}): Promise<T> {
       database.refuseInsideTransaction('transaction')
       if (isClosed) throw new StoreClosed({})
-      const timeoutMs = given.timeoutMs ?? transactionTimeoutMs
+      const limits = {
+        timeoutMs: bounded(given.timeoutMs ?? transactionTimeoutMs),
+        idleMs: given.idleMs && bounded(given.idleMs),
+        lockTimeoutMs: given.lockTimeoutMs && bounded(given.lockTimeoutMs),
+      }
       const parts = { database, pool, types, shapes, openTransactions, lostBySilence }
-      return calls.track(() => runPostgresTransaction(parts, work, { ...given, timeoutMs }))
+      return calls.track(() => runPostgresTransaction(parts, work, { ...given, ...limits }))
     },
     async copyOut(text) {
       database.refuseInsideTransaction('copy')
@@ -248,6 +252,13 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
 }
 
 const maxCopyTries = 3
+
+/** Timers of Node and settings of PostgreSQL end after 24.8 days; ours on the server are a little later than these. */
+const longestMs = 24 * 24 * 3_600_000
+
+function bounded(ms: number): number {
+  return Math.min(ms, longestMs)
+}
 
 /** A store that polls needs no notifications. */
 const notListening: Listener = {

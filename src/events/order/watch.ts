@@ -78,7 +78,7 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
 /** The same for any table whose positions are announced and settled like those of the log. */
 export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch {
   const waiters = new Set<Waiter>()
-  const loop = openLoop({ look, pollMs, clock: log.clock, onFailure })
+  const loop = openLoop({ look, pollMs, onFailure })
   let unsettledLooks = 0
   let stopListening: (() => void) | undefined
   let closed: Error | undefined

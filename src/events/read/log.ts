@@ -12,6 +12,7 @@ import { maxPageBytes } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
+import { LogRewound } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { settle } from '../order/order.ts'
 import { checkPaging, readsAhead, rereadable } from './read.ts'
@@ -53,7 +54,10 @@ export const filterNames: readonly string[] = optionNames<EventFilter>(filterFie
 export type From = 'start' | 'now' | number
 
 export interface ReadLogOptions<Type extends string = string> extends EventFilter<Type> {
-  /** Where to begin: 'start', 'now' for no past events, or a position for the events after it. Default 'start'. */
+  /**
+   * Where to begin: 'start', 'now' for no past events, or a position for the events after it, which must not be beyond the
+   * log unless `to` is given. Default 'start'.
+   */
   from?: From | undefined
   /** The highest position wanted. */
   to?: number | undefined
@@ -81,7 +85,10 @@ export function readLog(log: Log, executor: Executor, options: ReadLogOptions): 
   let pages: Pages | undefined
   const next: Pages = async () => {
     if (pages === undefined) {
-      const { settled } = await rereadable(executor, log, () => settle(log, executor))
+      const { settled, head } = await rereadable(executor, log, () => settle(log, executor))
+      // A range is a question about a part of the log, and not a place to go on from.
+      if (typeof options.from === 'number' && options.from > head && options.to === undefined)
+        throw new LogRewound({ cursor: options.from, head, reason: 'its head is below the position to begin from' })
       const to = options.to !== undefined && options.to < settled ? options.to : settled
       pages = pagesUpTo(log, executor, { ...options, to })
     }

@@ -11,7 +11,7 @@
  * What can fail: an event at which the failure policy stops (its error is thrown); `Aborted`; `LeaseLost`.
  */
 
-import type { Consumer } from '../../consumers/consumer.ts'
+import { type Consumer, startOf } from '../../consumers/consumer.ts'
 import type { Consumers } from '../../consumers/consumers.ts'
 import { type Held, type Lease, renew, save } from '../../consumers/row.ts'
 import { applyPage } from '../../consumers/run/batch.ts'
@@ -20,11 +20,13 @@ import { consumerNames } from '../../consumers/schema.ts'
 import { sleep, throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { elapsedMs, nextTurn } from '../../core/host.ts'
+import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { lockNotAvailable } from '../../database/sqlstate.ts'
 import type { Log } from '../../events/log.ts'
 import { settle } from '../../events/order/order.ts'
 import type { Prepare } from '../consumer.ts'
+import type { Projection } from '../projection.ts'
 
 export interface RebuildProgress {
   readonly phase: 'building' | 'switching'
@@ -162,6 +164,15 @@ export function isLocked(error: unknown): boolean {
   if (isRillflowError(error) && transient.includes(error.code)) return true
   const { sqlState } = error as { sqlState?: string }
   return isRillflowError(error, 'database_failed') && sqlState === lockNotAvailable
+}
+
+/** The checkpoint with which the new read model begins: the events after it are all there, or still to come. */
+export async function startOfBuild(
+  log: Log,
+  { name, options: { from } }: Pick<Projection, 'name' | 'options'>,
+  executor: Executor = log.database,
+): Promise<number> {
+  return typeof from === 'number' ? startOf(log, name, from, executor) : 0
 }
 
 /** The state of a projection's row; undefined if it has none. */

@@ -26,7 +26,16 @@ import { inPlaceConsumer } from '../consumer.ts'
 import { RebuildImpossible, RebuildRunning } from '../errors.ts'
 import { type Projection, userContext } from '../projection.ts'
 import { tableNames } from '../table.ts'
-import { type Build, beginBuild, catchUp, isLocked, type RebuildOptions, type RebuildParts, stateOf } from './build.ts'
+import {
+  type Build,
+  beginBuild,
+  catchUp,
+  isLocked,
+  type RebuildOptions,
+  type RebuildParts,
+  startOfBuild,
+  stateOf,
+} from './build.ts'
 
 const backoff: Backoff = { baseMs: 50, factor: 2, maxMs: 2_000, jitter: 0.5 }
 const maxTries = 20
@@ -72,8 +81,8 @@ async function resetModel(
   lease: Lease,
   signal: AbortSignal | undefined,
 ): Promise<Lease> {
-  const { from, timeoutMs } = projection.options
-  const checkpoint = typeof from === 'number' ? from : 0
+  const { timeoutMs } = projection.options
+  const checkpoint = await startOfBuild(log, projection)
   for (let attempt = 1; ; attempt++) {
     try {
       await log.database.transaction(

@@ -42,6 +42,7 @@ import {
   type RebuildOptions,
   type RebuildParts,
   report,
+  startOfBuild,
   stateOf,
 } from './build.ts'
 import { ddl, refuseDependents, switchTables, TailFailed, turnOf } from './switch.ts'
@@ -89,8 +90,7 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
         if (row?.held === true) throw new RebuildRunning({ projection: projection.name })
         if (row !== undefined && row.print === print && !restart) return
         if (row !== undefined) await discardShadow(log, tx, projection)
-        const { from } = projection.options
-        const checkpoint = typeof from === 'number' ? from : 0
+        const checkpoint = await startOfBuild(log, projection, tx)
         const tables = projection.tables.map(({ declared }) => shadowOf(declared).name)
         const definition = { rebuilds: projection.name, fingerprint: print, tables }
         const [made] = await ensure(log, [{ name, kind: 'projection', checkpoint, definition }], tx)

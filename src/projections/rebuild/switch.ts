@@ -21,7 +21,7 @@ import type { Consumer } from '../../consumers/consumer.ts'
 import { replaceBy } from '../../consumers/dead-letters/row.ts'
 import { LeaseLost } from '../../consumers/errors.ts'
 import { move } from '../../consumers/operator.ts'
-import { forget, type Held, save } from '../../consumers/row.ts'
+import { firstBatchLimit, forget, type Held, save } from '../../consumers/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { elapsedMs } from '../../core/host.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
@@ -108,8 +108,8 @@ export async function applyTail(
   { log, projection, shadow, lease, goal, turnMs }: TailParts,
   tx: Transaction,
 ): Promise<Tail> {
-  const [row] = await tx.run<{ checkpoint: number }>(sql`/* projections.hold_shadow */
-    select checkpoint
+  const [row] = await tx.run<{ checkpoint: number; batch_limit: number | null }>(sql`/* projections.hold_shadow */
+    select checkpoint, batch_limit
     from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint
@@ -118,10 +118,12 @@ export async function applyTail(
   const { settled } = await settle(log, tx)
   const { where, ...filter } = projection.filter
   const until = elapsedMs() + turnMs
+  // So many were applied in time before. A full page of a slow handler would outlive the transaction, again and again.
+  const limit = Math.min(tailPage, row.batch_limit ?? firstBatchLimit)
   let position = row.checkpoint
   let events = 0
   while (position < settled && elapsedMs() < until) {
-    const page = await readPage(log, { filter, after: position, to: settled, limit: tailPage }, tx)
+    const page = await readPage(log, { filter, after: position, to: settled, limit }, tx)
     const wanted = where === undefined ? page.events : page.events.filter(where)
     if (page.faults.size > 0) throw new TailFailed('one of the last events cannot be read')
     const ctx = { consumer: lease.consumer, tx, attempt: 1, isReplay: false, at: () => {} }

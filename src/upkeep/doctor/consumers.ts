@@ -83,7 +83,7 @@ function toOrphanProblem(status: RowStatus): FoundProblem {
   return {
     level: 'warning',
     message: `No process has the code of consumer "${name}". It is ${counted(lag, 'position')} behind, and retention keeps all events after its checkpoint.`,
-    fix: `If it is no longer needed, call ${callOf('remove', status)}, or run: rillflow consumers remove.${tables} Otherwise start a program that has its code.`,
+    fix: `If it is no longer needed, call ${callOf('remove', status)}.${tables} Otherwise start a program that has its code.`,
   }
 }
 

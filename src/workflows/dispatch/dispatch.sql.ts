@@ -114,7 +114,7 @@ export const admit: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly }
 
 /**
  * - p_reached: the checkpoint that the caller knows to be stored. Another one means that a crash of the server, or a
- *   fail-over, has undone some of it.
+ *   fail-over, has undone some of it. So does another event, or none, where the last of these was.
  * - p_first, p_checkpoint: the first of the events, and where the consumer is when they are done.
  * - is_idle: whether some of the workflows have nothing to do, so that they may be settled with it.
  * - p_worker: a worker that has room for p_limit more, of p_worker_routes, or null. They begin only if no execution is
@@ -127,7 +127,7 @@ export const admit: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly }
  * Flushed to the disk only with executions that have ended: for others nothing is lost without it, for the reasons that
  * the dispatcher and the claim have. [early-3]
  */
-export const dispatchPage: SqlFunction = plpgsql({ revision: 4, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
+export const dispatchPage: SqlFunction = plpgsql({ revision: 5, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
   create function ~workflow_dispatch_page(
     p_consumer text,
     p_fence bigint,
@@ -184,6 +184,15 @@ export const dispatchPage: SqlFunction = plpgsql({ revision: 4, settings: [...by
     outcome := case
       when dispatcher.fence is distinct from p_fence then 'lost'
       when dispatcher.checkpoint <> p_reached or dispatcher.checkpoint >= p_first then 'moved'
+      -- A server that took over without the last events gives their positions to others.
+      when not exists (
+        select
+        from ~events as e
+        where (e.position, e.correlation_id) = (
+            select u.position, u.id
+            from unnest(p_lasts, p_workflows) as u(position, id)
+            order by u.position desc
+            limit 1)) then 'moved'
       when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
     if outcome is not null then
       return;

@@ -145,7 +145,7 @@ async function* followActivity(parts: WatchParts, watch: Watch, left: AbortContr
         if (end?.isReached === true && goal === undefined && isRillflowError(error, 'aborted')) continue
         if (end?.failure !== undefined) throw end.failure
         if (!isRillflowError(error) || !error.retryable) throw error
-        await sleep(delay(defaultBackoff, ++failures), { signal: left.signal, clock: log.clock })
+        await sleep(delay(defaultBackoff, ++failures), { signal: left.signal })
       }
     }
   } finally {

@@ -182,7 +182,7 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
       } catch (error) {
         if (over.aborted || isRillflowError(error, 'store_closed')) throw error
         if (isInterruption(error) || isRillflowError(error, 'serialization_failed')) {
-          await sleep(delay(retryBackoff, tries), { signal: over, clock: log.clock })
+          await sleep(delay(retryBackoff, tries), { signal: over })
         } else if (run.append === undefined) throw error
         else run = failedRun(log, claimed, error)
       }

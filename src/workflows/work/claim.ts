@@ -234,7 +234,7 @@ export function openClaims(log: Log, options: ClaimsOptions): Claims {
   const routesHere = (): number[] => [...handlers.keys()]
   const isRated = (): boolean => [...handlers.values()].some(({ rate }) => rate !== undefined)
   const nextFence = drawFences(log)
-  const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, backoff, clock: log.clock, onFailure })
+  const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, backoff, onFailure })
   /** Whether executions may be ready that were not asked for. */
   let isReadyLikely = true
 

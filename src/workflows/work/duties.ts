@@ -374,8 +374,7 @@ export function openDuties(
   parts: Pick<DutyWorker, keyof DispatchParts | 'hints' | 'scheduler'>,
   { pollMs, backoff, onFailure, ...options }: DutiesOptions,
 ): Duties {
-  const { clock } = parts.log
-  const loop = openLoop({ look, pollMs, backoff, clock, onFailure })
+  const loop = openLoop({ look, pollMs, backoff, onFailure })
   const worker: DutyWorker = { ...parts, ...options, lookIn }
   let afterEndMs: number | undefined
   return {

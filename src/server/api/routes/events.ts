@@ -1,5 +1,6 @@
 /** The events of the log. */
 
+import { maxPosition } from '../../../core/options.ts'
 import { RequestRefused } from '../answer.ts'
 import { pageFields, type Route, route } from '../route.ts'
 import { shownEvent } from '../shown.ts'
@@ -49,7 +50,9 @@ export const eventRoutes: readonly Route[] = [
     async call({ store, parameters, redact }) {
       const position = Number(parameters.position)
       if (!Number.isSafeInteger(position) || position < 1) throw noEvent()
-      const [event] = await store.events.readAll({ from: position - 1, limit: 1, includeArchived: true }).toArray()
+      // With an end, so that a position beyond the log has no event instead of being refused.
+      const range = { from: position - 1, to: maxPosition, limit: 1, includeArchived: true }
+      const [event] = await store.events.readAll(range).toArray()
       if (event === undefined) throw noEvent()
       return shownEvent(redact.event(event))
     },
