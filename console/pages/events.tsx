@@ -2,6 +2,7 @@
 import { useCallback, useEffect, useMemo, useRef } from 'preact/hooks'
 import { refusedFor, request } from '../api/api.ts'
 import { useReading } from '../api/reading.ts'
+import { Command } from '../parts/copy.tsx'
 import { Cost } from '../parts/cost.tsx'
 import { FilterLine, timeOf } from '../parts/filter.tsx'
 import { plural, relative, time } from '../parts/format.ts'
@@ -98,6 +99,7 @@ function Rows({ list, address }: { list: EventList; address: Address }) {
     return () => seen.disconnect()
   }, [])
   const isEmpty = list.events.length === 0 && !list.isLoading
+  const isFiltered = keys.some(key => address.query[key] !== undefined)
   return (
     <>
       {list.events.length > 0 && (
@@ -117,7 +119,13 @@ function Rows({ list, address }: { list: EventList; address: Address }) {
         />
       )}
       {list.isLoading && list.events.length === 0 && <Bones rows={12} />}
-      {isEmpty && list.error === undefined && (
+      {isEmpty && list.error === undefined && !isFiltered && (
+        <Empty title="The log is empty">
+          <p>The first append begins it, from a program or here:</p>
+          <Command line={`rillflow events append order-1 OrderPlaced '{"cents":1250}'`} />
+        </Empty>
+      )}
+      {isEmpty && list.error === undefined && isFiltered && (
         <Empty title="No event matches">
           <p>
             {list.reached === undefined ? (

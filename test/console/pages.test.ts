@@ -29,7 +29,7 @@ afterAll(async () => {
 const pages: readonly (readonly [name: string, path: () => string, title: RegExp, action: RegExp])[] = [
   ['overview', () => '/', /needs? a person|runs by itself/, /^Position/],
   ['events', () => '/events', /Events/, /^Filter$/],
-  ['an event', () => `/events?open=${deadLetter}`, /Events/, /Open its workflow/],
+  ['an event', () => `/events?open=${deadLetter}`, /Events/, /Why not processed yet/],
   ['streams', () => '/streams', /Streams/, /^Filter$/],
   ['a stream', () => '/streams/order-1', /order-1/, /^Archive/],
   ['documents', () => '/documents', /Documents/, /^customers/],
@@ -170,7 +170,7 @@ test('without a session every page asks for the token, and shows nothing of the 
   expect(shown).toEqual([])
 })
 
-test('a role that sees only figures is told so on every page, in place of the data', async () => {
+test('a role that sees only figures gets that reason on every page, in place of the data', async () => {
   const authorize = () => ({ name: 'Vic', role: 'watch' as const })
   await using watched = await shop.store.server({ port: 0, authorize, console: true })
   await using seen = await visit(watched.url)
