@@ -63,7 +63,7 @@ test('the rows of a read model are shown by primary key', async () => {
   })
   const unknown = await shop.run('projections rows order-totals --table totals')
 
-  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('It has order_totals.') })
+  expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('It has order_totals.') })
 })
 
 test('a stream is shown over time: its states, the event behind each field, and its snapshots', async () => {
@@ -82,7 +82,7 @@ test('a stream is shown over time: its states, the event behind each field, and 
   await shop.shows('streams snapshots order-2', { text: ['The stream has no snapshot.'], json: { items: [] } })
   const typo = await shop.run('streams state order-1 --of ordres')
 
-  expect(typo).toMatchObject({ code: 1, stderr: expect.stringContaining('Did you mean "orders"?') })
+  expect(typo).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean "orders"?') })
 })
 
 test('projections are paused and resumed, under either noun', async () => {
