@@ -82,7 +82,7 @@ test('a stream is shown over time: its states, the event behind each field, and 
   await shop.shows('streams snapshots order-2', { text: ['The stream has no snapshot.'], json: { items: [] } })
   const typo = await shop.run('streams state order-1 --of ordres')
 
-  expect(typo).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean "orders"?') })
+  expect(typo).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean "order"?') })
 })
 
 test('projections are paused and resumed, under either noun', async () => {

@@ -85,7 +85,7 @@ test('the inspectors, the palette, the keys and a question have no violation eit
   await look()
   await page.keyboard.press('Escape')
   await page.keyboard.press('Control+k')
-  await page.getByRole('combobox').waitFor()
+  await page.getByRole('combobox', { name: 'Find or do anything' }).waitFor()
   await look()
   await page.goto(`${shop.url}/projections/orders`)
   await page.getByRole('button', { name: 'Reset…' }).click()
@@ -116,8 +116,8 @@ test('the main action of every page is reached with the keyboard alone', async (
 test('a table is walked by j and k, its rows are copied by c, and the command of a page by y', async () => {
   await using seen = await visit(`${shop.url}/streams`)
   const { page } = seen
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
   await page.getByRole('link', { name: 'order-1', exact: true }).waitFor()
-  await page.evaluate(`document.addEventListener('copy', event => event.preventDefault())`)
 
   await page.keyboard.press('j')
   await page.keyboard.press('j')
@@ -125,6 +125,7 @@ test('a table is walked by j and k, its rows are copied by c, and the command of
   const focused = await page.evaluate('document.activeElement.textContent')
   await page.keyboard.press('c')
   await page.getByText('Copied.').waitFor()
+  const row = JSON.parse(String(await page.evaluate('navigator.clipboard.readText()')))
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { level: 1, name: String(focused) }).waitFor()
   await page.goto(`${shop.url}/projections/orders`)
@@ -132,6 +133,8 @@ test('a table is walked by j and k, its rows are copied by c, and the command of
   await page.keyboard.press('y')
   await page.getByText('Copied.').waitFor()
 
+  expect(row).toMatchObject({ stream: focused })
+  expect(await page.evaluate('navigator.clipboard.readText()')).toBe('rillflow consumers status orders')
   expectQuiet(seen)
 })
 
@@ -188,13 +191,16 @@ test('a role that sees only figures gets that reason on every page, in place of 
 test('while the database does not answer every page says so, with its title and the way to try again', async () => {
   await using seen = await visit('about:blank')
   const error = { code: 'database_unavailable', message: 'The database does not answer.', retryable: true, data: {} }
-  await seen.page.route('**/api/v1/**', route => route.fulfill({ status: 503, json: { error } }))
+  await seen.page.route(/\/api\/v1(\/|\?|$)/, route => route.fulfill({ status: 503, json: { error } }))
 
   for (const [, path] of pages) {
     await seen.page.goto(shop.url + path())
     await seen.page.getByText(error.message).first().waitFor()
     await seen.page.getByRole('heading', { level: 1 }).first().waitFor({ state: 'attached' })
-    await seen.page.getByRole('button', { name: /^Try now/ }).first().waitFor({ state: 'attached' })
+    await seen.page
+      .getByRole('button', { name: /^Try now/ })
+      .first()
+      .waitFor({ state: 'attached' })
   }
 
   expect(unexpected(seen)).toEqual([])
@@ -259,7 +265,7 @@ function unexpected({ complaints }: Visit): string[] {
 
 /** Whatever can be pressed or filled in and has this name. */
 function named(page: Page, name: RegExp): Locator {
-  const roles = ['button', 'link', 'textbox', 'radio'] as const
+  const roles = ['button', 'link', 'textbox', 'combobox', 'radio'] as const
   const [first, ...others] = roles.map(role => page.locator('main').getByRole(role, { name }))
   return others.reduce((any, each) => any.or(each), first!).first()
 }
@@ -267,10 +273,11 @@ function named(page: Page, name: RegExp): Locator {
 const maxTabs = 60
 
 async function tabTo(page: Page, name: RegExp): Promise<boolean> {
-  const wanted = await named(page, name).elementHandle()
+  const wanted = named(page, name)
   for (let at = 0; at < maxTabs; at++) {
     await page.keyboard.press('Tab')
-    if (await page.evaluate(element => document.activeElement === element, wanted)) return true
+    if (await wanted.evaluate(element => (element as { matches(selector: string): boolean }).matches(':focus')))
+      return true
   }
   return false
 }

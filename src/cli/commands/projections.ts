@@ -121,7 +121,8 @@ const rows = defineCommand({
   async run({ out, arguments: { name }, options, open }) {
     const { store } = await open()
     const page = await store.projections.rows(name, options)
-    const names = Object.keys(page.items[0] ?? {})
+    const others = Object.keys(page.items[0] ?? {}).filter(each => !page.primaryKey.includes(each))
+    const names = [...page.primaryKey, ...others]
     const columns = names.map(each => ({
       title: each.toUpperCase(),
       of: (row: Readonly<Record<string, unknown>>) =>
