@@ -18,6 +18,9 @@ beforeAll(async () => {
   await waitUntil(async () => (await shop.store.workflows.get(workflow).status()).isSettled, { everyMs: 50 })
   await waitUntil(async () => (await shop.store.documents('orders').get('order-1')) !== undefined, { everyMs: 50 })
   deadLetter = (await shop.store.deadLetters.list()).items[0]!.eventId
+  // Two entries of the audit.
+  await shop.store.consumers.pause('orders')
+  await shop.store.consumers.resume('orders')
 })
 
 afterAll(async () => {
@@ -45,8 +48,8 @@ const pages: readonly (readonly [name: string, path: () => string, title: RegExp
   ['schedules', () => '/schedules', /Schedules/, /^Pause/],
   ['runners', () => '/runners', /runner/, /^Drain/],
   ['health', () => '/health', /healthy|problem|warning/, /^Look again/],
-  ['operations', () => '/operations', /operation/, /^Choose columns/],
-  ['settings', () => '/settings', /Settings/, /^Dark$/],
+  ['operations', () => '/operations', /operation/, /^orders$/],
+  ['settings', () => '/settings', /Settings/, /^As the system$/],
 ]
 
 for (const [name, path, title] of pages)
