@@ -58,26 +58,28 @@ export function CollectionPage() {
         initial={filter ?? ''}
         onFilter={text => address.push({ filter: text === '' ? undefined : text, after: undefined })}
       />
-      <div class="shown-paths">
-        <label for="paths">Columns</label>
-        <input
-          id="paths"
-          class="input mono"
-          placeholder="all in one, or paths: name, address.city"
-          value={paths ?? ''}
-          spellcheck={false}
-          onChange={event => address.replace({ paths: event.currentTarget.value.trim() || undefined })}
-        />
-        <label class="check">
-          <input
-            type="checkbox"
-            checked={deleted !== undefined}
-            onChange={event => address.push({ deleted: event.currentTarget.checked ? 1 : undefined, after: undefined })}
-          />
-          Deleted ones, too
-        </label>
-      </div>
       <section class="panel">
+        <header class="shown-paths">
+          <label for="paths">Columns</label>
+          <input
+            id="paths"
+            class="input mono"
+            placeholder="all in one, or paths: name, address.city"
+            value={paths ?? ''}
+            spellcheck={false}
+            onChange={event => address.replace({ paths: event.currentTarget.value.trim() || undefined })}
+          />
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={deleted !== undefined}
+              onChange={event =>
+                address.push({ deleted: event.currentTarget.checked ? 1 : undefined, after: undefined })
+              }
+            />
+            Deleted ones, too
+          </label>
+        </header>
         <Show of={documents} rows={10}>
           {({ items, next }) =>
             items.length === 0 ? (

@@ -7,6 +7,7 @@ import type { AnswerOf } from '../api/routes.ts'
 import { copyJson, JsonView } from '../json/view.tsx'
 import { copyText } from '../parts/copy.tsx'
 import { exactTime, relative } from '../parts/format.ts'
+import { Icon } from '../parts/icon.tsx'
 import { later } from '../parts/later.tsx'
 import { Button, Facts, Id, Tabs } from '../parts/parts.tsx'
 import { Show } from '../parts/reading.tsx'
@@ -56,11 +57,11 @@ export function EventInspector({ id, address, onStep }: InspectorProps) {
           { value: 'effects', label: 'Effects' },
           { value: 'headers', label: 'Headers', count: Object.keys(shown?.headers ?? {}).length },
           { value: 'stored', label: 'As stored' },
-          { value: 'why', label: 'Why not processed?' },
+          { value: 'why', label: 'Why?' },
         ]}
       />
       <Show of={event}>{found => <TabOf tab={tab} event={found} />}</Show>
-      {shown !== undefined && <Foot event={shown} />}
+      {shown !== undefined && <Foot event={shown} address={address} />}
     </aside>
   )
 }
@@ -195,12 +196,13 @@ function EventFacts({ event }: { event: Shown }) {
   )
 }
 
-function Foot({ event }: { event: Shown }) {
+function Foot({ event, address }: { event: Shown; address: Address }) {
   const test = `{ type: ${JSON.stringify(event.type)}, data: ${JSON.stringify(event.data)} }`
   return (
     <footer>
-      <a class="btn" href={pageUrl(`/workflows/${encodeURIComponent(event.correlationId)}`)}>
-        Open its workflow
+      <a class="btn" href={address.with({ tab: 'why' })}>
+        <Icon name="help" />
+        Why not processed yet?
       </a>
       <span class="push actions">
         <Button kind="bare" icon="copy" onClick={() => copyJson(event)}>

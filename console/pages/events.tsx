@@ -1,22 +1,22 @@
 /** The log, newest first: live, filtered, with an inspector that has its own address. */
 import { useCallback, useEffect, useMemo, useRef } from 'preact/hooks'
 import { refusedFor, request } from '../api/api.ts'
-import { pageUrl } from '../api/place.ts'
 import { useReading } from '../api/reading.ts'
-import { OneLine } from '../json/view.tsx'
+import { Command } from '../parts/copy.tsx'
 import { Cost } from '../parts/cost.tsx'
 import { FilterLine, timeOf } from '../parts/filter.tsx'
-import { plural, relative, shortId, time } from '../parts/format.ts'
+import { plural, relative, time } from '../parts/format.ts'
 import { Icon, Shape } from '../parts/icon.tsx'
-import { At, Button } from '../parts/parts.tsx'
+import { Button } from '../parts/parts.tsx'
 import { Bones, Empty } from '../parts/reading.tsx'
-import { type Column, Table } from '../parts/table.tsx'
+import { Table } from '../parts/table.tsx'
 import { useKeys } from '../shell/keys.ts'
 import { say } from '../shell/said.tsx'
 import { type Address, useAddress, useWhere } from '../shell/where.ts'
 import { Compose } from './compose.tsx'
+import { eventColumns } from './event-columns.tsx'
 import { EventInspector } from './event-inspector.tsx'
-import { type EventList, type ListedEvent, useEventList } from './event-list.ts'
+import { type EventList, useEventList } from './event-list.ts'
 import { Histogram } from './histogram.tsx'
 
 const keys = ['type', 'stream', 'category', 'workflow', 'user', 'header', 'since', 'until'] as const
@@ -99,6 +99,7 @@ function Rows({ list, address }: { list: EventList; address: Address }) {
     return () => seen.disconnect()
   }, [])
   const isEmpty = list.events.length === 0 && !list.isLoading
+  const isFiltered = keys.some(key => address.query[key] !== undefined)
   return (
     <>
       {list.events.length > 0 && (
@@ -112,13 +113,19 @@ function Rows({ list, address }: { list: EventList; address: Address }) {
           onOpen={event => address.push({ open: event.id })}
           columns={
             open === undefined
-              ? columns(address)
-              : columns(address).filter(({ head }) => head !== 'Workflow' && head !== 'User')
+              ? eventColumns(address)
+              : eventColumns(address).filter(({ head }) => head !== 'Workflow' && head !== 'User')
           }
         />
       )}
       {list.isLoading && list.events.length === 0 && <Bones rows={12} />}
-      {isEmpty && list.error === undefined && (
+      {isEmpty && list.error === undefined && !isFiltered && (
+        <Empty title="The log is empty">
+          <p>The first append begins it, from a program or here:</p>
+          <Command line={`rillflow events append order-1 OrderPlaced '{"cents":1250}'`} />
+        </Empty>
+      )}
+      {isEmpty && list.error === undefined && isFiltered && (
         <Empty title="No event matches">
           <p>
             {list.reached === undefined ? (
@@ -154,46 +161,6 @@ function Rows({ list, address }: { list: EventList; address: Address }) {
       </div>
     </>
   )
-}
-
-function columns(address: Address): Column<ListedEvent>[] {
-  return [
-    {
-      head: 'Position',
-      class: 'w-pos',
-      cellClass: 'mono',
-      cell: event => <a href={address.with({ open: event.id })}>#{event.position}</a>,
-    },
-    { head: 'Time', class: 'w-time', cellClass: 'mono dim', cell: event => <At at={event.createdAt} fine /> },
-    { head: 'Type', class: 'w-type', cellClass: 'medium', cell: event => event.type, title: event => event.type },
-    {
-      head: 'Stream',
-      class: 'w-stream',
-      cellClass: 'mono dim',
-      cell: event => (
-        <a href={pageUrl(`/streams/${encodeURIComponent(event.stream)}`, { version: event.version })}>
-          {event.stream}@{event.version}
-        </a>
-      ),
-      title: event => event.stream,
-    },
-    { head: 'Data', cellClass: 'oneline', cell: event => <OneLine value={event.data} /> },
-    {
-      head: 'User',
-      class: 'w-96 hide-narrow',
-      cellClass: 'dim hide-narrow',
-      cell: event => event.userId ?? '',
-      title: event => event.userId,
-    },
-    {
-      head: 'Workflow',
-      class: 'w-148 hide-narrow',
-      cellClass: 'mono faint hide-narrow',
-      cell: event => (
-        <a href={pageUrl(`/workflows/${encodeURIComponent(event.correlationId)}`)}>{shortId(event.correlationId)}</a>
-      ),
-    },
-  ]
 }
 
 /** j, k and Esc, in the list and inside the inspector. */

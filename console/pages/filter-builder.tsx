@@ -53,7 +53,7 @@ export function FilterBuilder({ text, onText }: { text: string; onText: (text: s
         value={value}
         onInput={event => setValue(event.currentTarget.value)}
       />
-      <Button small refused={path.trim() === '' ? 'it needs a path' : undefined} onClick={add}>
+      <Button refused={path.trim() === '' ? 'it needs a path' : undefined} onClick={add}>
         Add
       </Button>
     </div>

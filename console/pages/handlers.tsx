@@ -160,7 +160,7 @@ function Lanes({ reading }: { reading: ReturnType<typeof useReading<'GET /lanes'
         rows={sorted}
         keyOf={each => `${each.handler} ${each.key}`}
         columns={[
-          { head: 'Handler', class: 'w-148', cellClass: 'medium c-name', cell: each => each.handler },
+          { head: 'Handler', class: 'w-120', cellClass: 'medium c-name', cell: each => each.handler },
           { head: 'Key', cellClass: 'mono c-msg', cell: each => each.key },
           {
             head: 'State',
@@ -176,8 +176,8 @@ function Lanes({ reading }: { reading: ReturnType<typeof useReading<'GET /lanes'
           { head: 'Open', class: 'w-72 num', cell: each => quantity(each.open) },
           {
             head: 'Parked for',
-            class: 'w-120',
-            cellClass: 'mono',
+            class: 'w-120 hide-narrow',
+            cellClass: 'mono hide-narrow',
             cell: each =>
               each.parkedFor === undefined ? (
                 ''

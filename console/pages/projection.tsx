@@ -64,7 +64,6 @@ export function ProjectionPage() {
         <div class="stack">
           <StatePanel of={consumer} outlook={forecast(samples)} />
           {found !== undefined && <DefinitionPanel consumer={found} />}
-          {found !== undefined && <WaitPanel name={name} head={found.head} />}
           <Panel title="In the terminal">
             <div class="pad stack-2">
               <Command line={`rillflow consumers status ${name}`} />
@@ -72,6 +71,7 @@ export function ProjectionPage() {
               {found?.kind === 'projection' && <Command line={`rillflow projections rehearse ${name}`} />}
             </div>
           </Panel>
+          {found !== undefined && <WaitPanel name={name} head={found.head} />}
         </div>
       </div>
       <Cost of={[consumer]} />

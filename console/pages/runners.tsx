@@ -10,6 +10,8 @@ import { Empty, Show } from '../parts/reading.tsx'
 import { Table } from '../parts/table.tsx'
 import { act } from '../shell/act.ts'
 import { useWhere } from '../shell/where.ts'
+import { Holders } from './holders.tsx'
+import { ProcessPanel } from './process-panel.tsx'
 
 type Runner = AnswerOf<'GET /runners'>['items'][number]
 
@@ -96,6 +98,8 @@ export function RunnersPage() {
           }
         </Show>
       </Panel>
+      <Holders runners={runners.data?.items ?? []} />
+      <ProcessPanel />
       <Cost of={[runners, workers]} />
     </div>
   )
@@ -159,7 +163,12 @@ function runnerColumns(reload: () => void) {
       class: 'w-72 num',
       cell: ({ process }: Runner) => process !== undefined && <Busy share={process.busy} />,
     },
-    { head: 'Holds', cellClass: 'c-msg', cell: (each: Runner) => <Holds names={each.holds} /> },
+    {
+      head: 'Holds',
+      cellClass: 'c-msg',
+      cell: (each: Runner) => <Holds names={each.holds} />,
+      title: (each: Runner) => each.holds.join(', '),
+    },
     {
       head: '',
       class: 'w-180 num',

@@ -11,6 +11,7 @@ import { Ago, At, Head, LinkChoice, State, Tag } from '../parts/parts.tsx'
 import { Empty, Show } from '../parts/reading.tsx'
 import { type Column, Table } from '../parts/table.tsx'
 import { useAddress, useWhere } from '../shell/where.ts'
+import { RecentStreams } from './recent-streams.tsx'
 
 type Stream = AnswerOf<'GET /streams'>['items'][number]
 
@@ -18,7 +19,8 @@ export function StreamsPage() {
   useWhere({ label: 'Streams' })
   const address = useAddress()
   const { category, prefix, state = 'open', after } = address.query
-  const streams = useReading('GET /streams', { query: { category, prefix, state, after, limit: 100 }, everyMs: 10_000 })
+  const isRecent = state === 'recent'
+  const streams = useReading('GET /streams', { query: { category, prefix, state, after, limit: 100 }, everyMs: 10_000, when: !isRecent })
   const categories = useReading('GET /streams/categories')
   const columns = useMemo(() => streamColumns(), [])
   return (
@@ -29,6 +31,7 @@ export function StreamsPage() {
           value={state}
           choices={[
             { value: 'open', label: 'Open' },
+            { value: 'recent', label: 'Recently active' },
             { value: 'archived', label: 'Archived' },
             { value: 'all', label: 'All' },
           ]}
@@ -57,7 +60,8 @@ export function StreamsPage() {
           ))}
         </div>
       )}
-      <section class="panel">
+      {isRecent && <RecentStreams category={category} />}
+      <section class="panel" hidden={isRecent}>
         <Show of={streams} rows={12}>
           {({ items, next }) =>
             items.length === 0 ? (

@@ -13,6 +13,7 @@ export function copyText(text: string): void {
 }
 
 function copyBySelection(text: string): void {
+  const focused = document.activeElement
   const area = document.createElement('textarea')
   area.value = text
   area.className = 'sr'
@@ -20,6 +21,7 @@ function copyBySelection(text: string): void {
   area.select()
   const isCopied = document.execCommand('copy')
   area.remove()
+  if (focused instanceof HTMLElement || focused instanceof SVGElement) focused.focus()
   say(isCopied ? 'Copied.' : 'The browser refuses to copy here. Mark the text and copy it by hand.')
 }
 

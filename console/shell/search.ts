@@ -4,6 +4,7 @@ import { feed } from '../api/live.ts'
 import { pageUrl } from '../api/place.ts'
 import type { AnswerOf } from '../api/routes.ts'
 import type { IconName } from '../parts/icon.tsx'
+import { act } from './act.ts'
 import { railGroups } from './rail.tsx'
 import { say } from './said.tsx'
 import { nextTheme } from './taste.ts'
@@ -42,7 +43,8 @@ export async function findThings(text: string, signal: AbortSignal): Promise<Fou
     quiet(request('GET /search', { query: { q: text }, signal })),
     findActions(text, signal),
   ])
-  return [...(things?.data.items ?? []).map(foundOf), ...actions]
+  const found = things?.data.items ?? []
+  return [...found.map(foundOf), ...actions, ...found.flatMap(actionsOf)]
 }
 
 function foundOf(thing: Thing): Found {
@@ -113,6 +115,30 @@ async function findActions(text: string, signal: AbortSignal): Promise<Found[]> 
     run: () => toggle(each.name, each.isPaused),
     command: `rillflow consumers ${each.isPaused ? 'resume' : 'pause'} ${each.name}`,
   }))
+}
+
+/** What the buttons of a handler or a schedule do. Its state is not known here: both ways are offered. */
+function actionsOf({ kind, name }: Thing): Found[] {
+  const action = (verb: string, icon: IconName, command: string, run: () => unknown): Found => ({
+    ...{ key: `${verb} ${kind} ${name}`, group: 'Do', icon, label: `${verb} ${kind} ${name}`, detail: '' },
+    ...{ command, run, refused: refusedFor('operate') },
+  })
+  const parameters = { name }
+  if (kind === 'handler')
+    return [
+      action('Pause', 'pause', `rillflow handlers pause ${name}`, () =>
+        act('POST /handlers/:name/pause', { parameters, done: `${name} is paused. Its events queue.` }),
+      ),
+      action('Resume', 'play', `rillflow handlers resume ${name}`, () =>
+        act('POST /handlers/:name/resume', { parameters, done: `${name} runs again.` }),
+      ),
+    ]
+  if (kind !== 'schedule') return []
+  return [
+    action('Run', 'play', `rillflow schedules trigger ${name}`, () =>
+      act('POST /schedules/:name/trigger', { parameters, done: `${name} is asked for one more run.` }),
+    ),
+  ]
 }
 
 async function toggle(name: string, isPaused: boolean): Promise<void> {

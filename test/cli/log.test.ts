@@ -149,3 +149,29 @@ test('streams resolve always gives the same stream for an alias', async () => {
   expect(first.stdout).toMatch(/^invoice-[0-9a-f-]{36}\n$/)
   expect(JSON.parse(second.stdout)).toEqual({ alias: 'invoice:1', stream: first.stdout.trim() })
 })
+
+test('a stream is ended for good only when it is confirmed', async () => {
+  await shop.run(['events', 'append', 'cart-9', 'CartOpened', '{}'])
+
+  const asked = await shop.run('streams tombstone cart-9')
+  const ended = await shop.run('streams tombstone cart-9 --reason test --yes')
+  const refused = await shop.run(['events', 'append', 'cart-9', 'CartOpened', '{}'])
+
+  expect(asked).toMatchObject({ code: 2, stderr: expect.stringContaining('end stream cart-9 for good') })
+  expect(ended).toMatchObject({ code: 0, stdout: 'Tombstoned cart-9.\n' })
+  expect(refused.code).toBe(1)
+})
+
+test('events types and events position tell what is in the log, and events show --stored how it is stored', async () => {
+  const types = await shop.run('events types --json')
+  const { position } = JSON.parse((await shop.run('events position 0s --json')).stdout)
+  const before = await shop.run('events position 1970-01-02T00:00:00Z')
+  await shop.shows(`events show ${eventId} --stored`, {
+    text: ['OrderPlaced, schema 1', '{"total": 99}'],
+    json: { type: 'OrderPlaced', schemaVersion: 1, data: '{"total": 99}' },
+  })
+
+  expect(JSON.parse(types.stdout).items.map((each: { type: string }) => each.type)).toContain('CartOpened')
+  expect(position).toBeGreaterThanOrEqual(3)
+  expect(before.stdout).toBe('0\n')
+})

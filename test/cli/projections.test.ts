@@ -56,6 +56,35 @@ test('projections show how far they are', async () => {
   expect(typo.stderr).toMatch(/Did you mean "order-totals"\?.*\n +try: rillflow consumers list/)
 })
 
+test('the rows of a read model are shown by primary key', async () => {
+  await shop.shows('projections rows order-totals --limit 1', {
+    text: [/^STREAM +TOTAL\norder-1 +10\n$/],
+    json: { items: [{ stream: 'order-1' }] },
+  })
+  const unknown = await shop.run('projections rows order-totals --table totals')
+
+  expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('It has order_totals.') })
+})
+
+test('a stream is shown over time: its states, the event behind each field, and its snapshots', async () => {
+  await shop.shows('streams state order-1 --of orders --version 2', {
+    text: ['version 2', '"total": 3'],
+    json: { version: 2, state: { total: 3 } },
+  })
+  await shop.shows('streams steps order-1 --of orders --from 2 --to 3', {
+    text: [/2 +OrderPlaced +total +\{"total":3\}/],
+    json: { items: [{ version: 2 }, { version: 3, state: { total: 6 } }] },
+  })
+  await shop.shows('streams blame order-1 --of orders', {
+    text: [/^FIELD .*\ntotal +4 +OrderPlaced/],
+    json: { items: [{ path: 'total', version: 4 }] },
+  })
+  await shop.shows('streams snapshots order-2', { text: ['The stream has no snapshot.'], json: { items: [] } })
+  const typo = await shop.run('streams state order-1 --of ordres')
+
+  expect(typo).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean "order"?') })
+})
+
 test('projections are paused and resumed, under either noun', async () => {
   await shop.shows('consumers pause orders', { text: ['Paused orders.'], json: [{ isPaused: true }] })
 

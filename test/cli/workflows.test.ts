@@ -65,7 +65,7 @@ test('a retry for a handler that there is not says so, and a verb without a noun
   expect(retried).toMatchObject({
     code: 1,
     stderr: expect.stringMatching(
-      /Handler "pya" does not exist here\. Did you mean "pay"\?[\s\S]*try: rillflow workflows handlers/,
+      /Handler "pya" does not exist here\. Did you mean "pay"\?[\s\S]*try: rillflow handlers list/,
     ),
   })
   expect(bare).toMatchObject({
@@ -125,7 +125,66 @@ test('workflows are signalled, retried, resumed, rejected and cancelled', async 
   expect(JSON.parse(cancelled.stdout)).toMatchObject({ state: 'cancelled', reason: 'too dear' })
 })
 
-test('handlers and schedules are listed', async () => {
+test('all workflows that match are cancelled together, and never all without a condition', async () => {
+  const published = await shop.run(['workflows', 'publish', 'OrderPlaced', '{"total":7000}', '--json'])
+  const { correlationId } = JSON.parse(published.stdout)
+  expect(await shop.run('run --once --json')).toMatchObject({ code: 0 })
+
+  const unsaid = await shop.run('workflows cancel-all --yes')
+  const asked = await shop.run('workflows cancel-all --state failed')
+  await shop.shows('workflows cancel-all --state failed --since 1h --reason late --yes', {
+    text: [/^Cancelled [1-9]\d* workflows?\.\n$/],
+    json: { cancelled: 0 },
+  })
+
+  expect(unsaid).toMatchObject({ code: 2, stderr: expect.stringContaining('needs a condition') })
+  expect(asked).toMatchObject({ code: 2, stdout: '' })
+  const shown = await shop.run(`workflows show ${correlationId} --json`)
+  expect(JSON.parse(shown.stdout)).toMatchObject({ state: 'cancelled', reason: 'late' })
+})
+
+test('handlers are shown with their policy, paused, resumed and retired; lanes are listed', async () => {
+  await shop.shows('handlers show pay', {
+    text: [/handler +pay v1\n/, /retries +0/, /on failure +deadLetter/],
+    json: { items: [{ handler: 'pay', policy: { retries: 0 } }] },
+  })
+  await shop.shows('handlers pause pay', { text: ['Paused pay.'], json: { state: 'paused' } })
+  const paused = await shop.run('handlers list --json')
+  await shop.shows('handlers resume pay', { text: ['Resumed pay.'], json: { state: 'active' } })
+  const asked = await shop.run('handlers retire pay')
+  const retired = await shop.run('handlers retire pay --yes')
+  await shop.run('handlers resume pay')
+  await shop.shows('lanes list --parked', { text: ['No lane has executions'], json: { items: [] } })
+  await shop.shows('lanes unpark pay', { text: ['0 lanes of pay continued.'], json: { unparked: 0 } })
+  const unknown = await shop.run('handlers show pya')
+
+  expect(JSON.parse(paused.stdout).items[0].pausedAt).toEqual(expect.any(String))
+  expect([asked.code, retired.code]).toEqual([2, 0])
+  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow handlers list') })
+})
+
+test('a schedule shows its next times, is paused, resumed, triggered and deleted', async () => {
+  await shop.shows('schedules next restock --count 2', {
+    text: [/^\d{4}-\d\d-\d\dT03:00:00\.000Z \(in .*\)\n\d{4}.*\n$/],
+    json: { items: [expect.any(String), expect.any(String)] },
+  })
+  await shop.shows('schedules pause restock', { text: ['Paused restock.'], json: { state: 'paused' } })
+  await shop.shows('schedules resume restock', { text: ['Resumed restock.'], json: { state: 'active' } })
+  await shop.shows('schedules history restock', { text: ['It has not run yet.'], json: { items: [] } })
+  await shop.shows('schedules trigger restock', {
+    text: [/^Asked for a run of restock, workflow /],
+    json: { schedule: 'restock', correlationId: expect.any(String) },
+  })
+  const asked = await shop.run('schedules delete restock')
+  const deleted = await shop.run('schedules delete restock --yes')
+  const listed = await shop.run('schedules list --json')
+  expect(await shop.run('run --once --json')).toMatchObject({ code: 0 })
+
+  expect([asked.code, deleted.code]).toEqual([2, 0])
+  expect(JSON.parse(listed.stdout).items).toEqual([])
+})
+
+test('handlers and schedules are listed, also as verbs of workflows', async () => {
   await shop.shows('workflows handlers', {
     text: [/^HANDLER .*\npay +queued +active +0 +0 +0 +0 +0 +OrderPlaced\n$/],
     json: { items: [{ handler: 'pay', workers: 0 }] },

@@ -15,6 +15,7 @@ const {
   defineHandler,
   defineJoin,
   defineSchedule,
+  defineSubscription,
   openStore,
 } = (await import(pathToFileURL('dist/index.js').href)) as typeof Rillflow
 
@@ -76,6 +77,7 @@ const allChecked = defineJoin('all-checked', {
 })
 
 const nightly = defineSchedule('nightly-report', { events, cron: '0 3 * * *', run: () => undefined })
+const mailer = defineSubscription('mailer', { events, types: ['OrderShipped'], run: () => undefined })
 const customers = defineCollection<{ name: string; city: string }>('customers', { history: true })
 
 export interface ConsoleShop extends AsyncDisposable {
@@ -91,7 +93,7 @@ export interface ConsoleShop extends AsyncDisposable {
 function openShop() {
   return openStore({
     ...{ memory: true, schema: 'shop', events, aggregates: [Order], collections: [customers], projections: [orders] },
-    ...{ handlers: [charge, check], joins: [allChecked], schedules: [nightly], logger: false },
+    ...{ handlers: [charge, check], subscriptions: [mailer], joins: [allChecked], schedules: [nightly], logger: false },
   })
 }
 

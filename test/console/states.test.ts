@@ -32,6 +32,26 @@ test('a server with a token asks for it; a wrong one is refused, the right one o
   await page.getByRole('heading', { level: 1, name: 'Streams' }).waitFor()
 })
 
+test('the lists of an empty store say why they are empty, and what to do next', async () => {
+  await using seen = await visit(`${shop.url}/events`)
+  const { page } = seen
+
+  for (const [path, title, next] of [
+    ['/events', 'The log is empty', /rillflow events append/],
+    ['/streams', 'There is no stream yet', /rillflow events append/],
+    ['/workflows', 'There is no workflow yet', /rillflow workflows publish/],
+    ['/dead-letters', 'No dead letter is open', /used up its retries/],
+    ['/operations', 'No operator has done anything yet', /command line/],
+    ['/documents/customers', 'It has no documents', undefined],
+  ] as const) {
+    await page.goto(shop.url + path)
+    await page.getByRole('heading', { name: title }).waitFor()
+    if (next !== undefined) await page.getByText(next).first().waitFor()
+  }
+
+  expectQuiet(seen)
+})
+
 test('an empty store shows the first steps, and the overview as soon as there is an event', async () => {
   await using seen = await visit(shop.url)
   const { page } = seen

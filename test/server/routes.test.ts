@@ -111,6 +111,58 @@ test('a projection is paused, resumed and rebuilt, and the rebuild is an operati
   expect(reset).toMatchObject({ status: 400, body: { error: { data: { option: 'confirm' } } } })
 })
 
+test('workflows that match are cancelled by an operation, and a request without a condition is refused', async () => {
+  const { store, served } = await openRunningShop()
+  await store.workflows.handlers.pause('ship')
+  const workflow = await store.workflows.publish(
+    'OrderPlaced',
+    { customer: 'Bo', cents: 1, items: ['lamp'], card: 'good' },
+    { stream: store.newId('order') },
+  )
+  await workflow.waitForEvent('OrderCleared' as never)
+
+  const unsaid = await served.send('POST', '/workflows/cancel', { reason: 'too late' })
+  const begun = await served.send('POST', '/workflows/cancel', { state: ['running'], reason: 'too late' })
+  await waitUntil(async () => (await workflow.status()).state === 'cancelled')
+  await store.workflows.handlers.resume('ship')
+
+  expect([unsaid.status, begun.status]).toEqual([400, 202])
+  expect(await workflow.status()).toMatchObject({ state: 'cancelled', reason: 'too late' })
+  await waitUntil(async () => (await served.get('/operations')).body.items[0].state === 'done')
+  const { items } = await store.audit.list({ action: 'workflows.cancelAll' })
+  expect(items).toMatchObject([{ outcome: 'done', parameters: { state: ['running'], reason: 'too late' } }])
+})
+
+test('a wait for a position ends when it is applied, and says what is missing when it is not', async () => {
+  const { store, served } = await openRunningShop()
+  const { settled } = await store.events.settled()
+
+  const reached = await served.get(`/consumers/orders/wait?position=${settled}`)
+  await store.consumers.pause('orders')
+  await store.events.append('order-1', { type: 'OrderCharged', data: { cents: 1 } } as never)
+  const missing = await served.get('/consumers/orders/wait?timeoutMs=50')
+  await store.consumers.resume('orders')
+
+  expect(reached).toMatchObject({ status: 200, body: { position: settled, waitedMs: expect.any(Number) } })
+  expect(missing).toMatchObject({ status: 503, body: { error: { code: 'timed_out' } } })
+  expect(missing.body.error.message).toContain('paused')
+})
+
+test('the figures tell how long handlers have waited and run, and whose dead letters are open', async () => {
+  const { served } = await openRunningShop()
+  await waitUntil(async () => (await served.get('/overview')).body.handlerTimes !== undefined, { everyMs: 500 })
+
+  const { body } = await served.get('/overview')
+  const { ranP50Ms, ranP95Ms } = body.handlerTimes
+
+  expect(ranP50Ms).toBeGreaterThan(0)
+  expect(ranP95Ms).toBeGreaterThanOrEqual(ranP50Ms)
+  expect(body.deadLetters.ofHandlers).toMatchObject([{ handler: 'charge', count: expect.any(Number) }])
+  expect(body.needs.map((each: { message: string }) => each.message)).toContainEqual(
+    expect.stringMatching(/^"charge" has \d+ open dead letters?\.$/),
+  )
+})
+
 test('an event is published once under its idempotency key', async () => {
   const { served } = await openRunningShop()
   const order = { type: 'OrderPlaced', data: { customer: 'Bo', cents: 1, items: [], card: 'good' } }

@@ -88,7 +88,7 @@ export function requests(events: number): LargeRequest[] {
   const rare = 'types=OrderRefunded'
   return [
     { key: 'GET /', path: '/' },
-    ...['overview', 'history?range=24h', 'log', 'search?q=order-7', `search?q=${id}`].map(path => ({
+    ...['overview', 'history?range=24h', 'log', 'process', 'search?q=order-7', `search?q=${id}`].map(path => ({
       ...{ key: `GET /${path.split('?')[0]}`, path: `/${path}` },
     })),
     { key: 'GET /events', path: '/events' },

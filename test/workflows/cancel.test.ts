@@ -381,3 +381,33 @@ test('a lane parked for a dead letter continues when the workflow of the dead le
   })
   expect(await inconsistentCounters(shop)).toEqual([])
 })
+
+test('all workflows that match are cancelled, in pages, and those that are over or do not match stay as they are', async () => {
+  const shop = await openIdleShop()
+  const flows = shop.store.workflows
+  flows.register(
+    defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }),
+    defineHandler('thank', { on: 'OrderPaid', run: () => {} }),
+  )
+  await using worker = workerOf(shop.store, { handlers: ['idle', 'thank'] })
+  await worker.start()
+  const ids = Array.from({ length: 120 }, (_, at) => `order-${at}`)
+  for (const correlationId of ids) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
+  const vip = await flows.publish('OrderPlaced', { total: 9 }, { attributes: { tier: 'vip' } })
+  const over = await flows.publish('OrderPaid', { method: 'card' })
+  await over.waitUntilSettled()
+  await waitUntil(async () => (await statesOf(shop)).length === ids.length + 1)
+  const counts: number[] = []
+
+  const ofVip = await flows.cancelAll({ attributes: { tier: 'vip' } }, { reason: 'moved' })
+  const rest = await flows.cancelAll({ state: 'running' }, { onProgress: cancelled => counts.push(cancelled) })
+  const nothing = await flows.cancelAll({ state: ['running', 'waiting'] })
+
+  expect([ofVip, rest, nothing]).toEqual([{ cancelled: 1 }, { cancelled: ids.length }, { cancelled: 0 }])
+  expect(await vip.status()).toMatchObject({ state: 'cancelled', reason: 'moved' })
+  expect(await over.status()).toMatchObject({ state: 'settled' })
+  expect(counts.at(-1)).toBe(ids.length)
+  expect(await statesOf(shop)).toEqual([])
+  await expect(flows.cancelAll({})).rejects.toThrow('needs a condition')
+  await expect(flows.cancelAll({ state: 'settled' })).rejects.toThrow('is over')
+})

@@ -16,7 +16,6 @@ import { copyText } from '../../parts/copy.tsx'
 import { Cost } from '../../parts/cost.tsx'
 import { ask } from '../../parts/dialog.tsx'
 import { duration, plural, relative, shortId, time } from '../../parts/format.ts'
-import { Shape } from '../../parts/icon.tsx'
 import { Button, Head, LinkChoice, Panel } from '../../parts/parts.tsx'
 import { Bones, Empty, Failed } from '../../parts/reading.tsx'
 import { useThrottled } from '../../parts/throttle.ts'
@@ -26,6 +25,7 @@ import { WorkflowWhy } from '../why.tsx'
 import { workflowLook } from '../workflow-look.tsx'
 import { ActivityList } from './activity-list.tsx'
 import { ExecutionPanel } from './execution.tsx'
+import { FailureNotice } from './failure-notice.tsx'
 import { Graph } from './graph-view.tsx'
 import { Joins } from './joins.tsx'
 import { type Line, present, workflowAt } from './replay.ts'
@@ -122,10 +122,9 @@ export function WorkflowPage() {
         )}
       </div>
       {status.data?.state === 'waiting' && chosen === undefined && <SignalForm workflow={id} onSent={refresh} />}
-      {status.data !== undefined &&
-        (!status.data.isSettled || status.data.state === 'waiting' || status.data.deadLetters > 0) && (
-          <WorkflowWhy id={id} />
-        )}
+      {status.data !== undefined && (!status.data.isSettled || status.data.state === 'waiting') && (
+        <WorkflowWhy id={id} />
+      )}
       <Joins id={id} isOpen={status.data?.isSettled === false} />
       <Cost of={[status, tree, activity, handlers]} />
     </div>
@@ -192,23 +191,6 @@ function WorkflowHead(props: {
         Cancel…
       </Button>
     </Head>
-  )
-}
-
-/** What failed for good, first: with the way to its dead letter. */
-function FailureNotice({ status: { correlationId, lastFailure, deadLetters } }: { status: Status }) {
-  if (deadLetters === 0 || lastFailure === undefined) return null
-  return (
-    <div class="notice bad">
-      <Shape name="failed" tone="tone-bad" />
-      <div class="grow">
-        <b class="strong">{lastFailure.handler} failed for good</b>
-        <p>{lastFailure.error.message}</p>
-      </div>
-      <a class="btn" href={pageUrl('/dead-letters', { workflow: correlationId })}>
-        {deadLetters === 1 ? 'Open its dead letter' : `Open its ${deadLetters} dead letters`}
-      </a>
-    </div>
   )
 }
 

@@ -105,6 +105,8 @@ export const root: Root = {
     'projections reset': ['consumers', 'reset'],
     'projections run-once': ['consumers', 'run-once'],
     'projections run-until-idle': ['consumers', 'run-until-idle'],
+    'workflows handlers': ['handlers', 'list'],
+    'workflows schedules': ['schedules', 'list'],
     'subscriptions pause': ['consumers', 'pause'],
     'subscriptions resume': ['consumers', 'resume'],
     'subscriptions reset': ['consumers', 'reset'],

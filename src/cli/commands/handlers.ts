@@ -10,7 +10,7 @@
  */
 import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
 import { kebabCase } from '../arguments.ts'
-import { type Argument, type Command, type Commands, defineCommand, defineVerbs } from '../command.ts'
+import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
 import { count, duration } from '../output/amount.ts'
 import { paintState } from '../output/state.ts'
@@ -23,7 +23,7 @@ const handler = {
   completes: 'handler',
 } as const satisfies Argument
 
-export const listHandlers: Command = listCommand({
+const list = listCommand({
   description:
     'RUNNERS is the number of runners that have the code of the handler. If it is 0, its executions wait until a runner with the code is started.',
   options: pageOptions,
@@ -180,7 +180,7 @@ const unpark = defineCommand({
 })
 
 export const handlers: Commands = defineVerbs({
-  list: ['Show handlers, and what is open of each', listHandlers],
+  list: ['Show handlers, and what is open of each', list],
   show: ['Show a handler with its policy', show],
   pause: ['Begin nothing of a handler', pause],
   resume: ['Continue with a handler', resume],

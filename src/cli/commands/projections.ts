@@ -118,10 +118,11 @@ const rows = defineCommand({
     ...pageOptions,
   },
   examples: ['rillflow projections rows order-totals --limit 10'],
-  async run({ out, arguments: { name }, options, open, config }) {
-    const { store } = await openWithProjections({ open, config })
+  async run({ out, arguments: { name }, options, open }) {
+    const { store } = await open()
     const page = await store.projections.rows(name, options)
-    const names = Object.keys(page.items[0] ?? {})
+    const others = Object.keys(page.items[0] ?? {}).filter(each => !page.primaryKey.includes(each))
+    const names = [...page.primaryKey, ...others]
     const columns = names.map(each => ({
       title: each.toUpperCase(),
       of: (row: Readonly<Record<string, unknown>>) =>

@@ -7,7 +7,7 @@
  * What can fail: a schedule that is not known; the error names it.
  */
 import { kebabCase } from '../arguments.ts'
-import { type Argument, type Command, type Commands, defineCommand, defineVerbs } from '../command.ts'
+import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, duration } from '../output/amount.ts'
 import { toJson } from '../output/output.ts'
@@ -15,7 +15,7 @@ import { paintState } from '../output/state.ts'
 
 const schedule = { name: 'schedule', summary: 'The name of the schedule' } as const satisfies Argument
 
-export const listSchedules: Command = listCommand({
+const list = listCommand({
   options: pageOptions,
   examples: ['rillflow schedules list'],
   empty: 'There are no schedules. `rillflow run` stores those of the configuration when it starts.',
@@ -120,7 +120,7 @@ const remove = defineCommand({
 })
 
 export const schedules: Commands = defineVerbs({
-  list: ['Show schedules, with their next time and their last outcome', listSchedules],
+  list: ['Show schedules, with their next time and their last outcome', list],
   next: ['Show the next due times of a schedule', next],
   history: ['Show the runs of a schedule that have ended', history],
   pause: ['Begin no more runs of a schedule', pause],

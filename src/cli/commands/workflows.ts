@@ -1,7 +1,7 @@
 /**
- * `rillflow workflows`: workflows, their handlers and schedules. A workflow is named by its correlation id.
+ * `rillflow workflows`: workflows and their executions. A workflow is named by its correlation id.
  *
- *     look       list · show · tree · watch · handlers · schedules
+ *     look       list · show · tree · watch · executions
  *     control    publish · signal · cancel · cancel-all · retry · resume · reject
  *
  * No command here needs the code of handlers: `rillflow run` runs them, and stores which events each of them wants.
@@ -20,8 +20,6 @@ import { paintState } from '../output/state.ts'
 import { type Column, table } from '../output/table.ts'
 import { NothingFound, WrongUsage } from '../report-error.ts'
 import { explanationText } from './events.ts'
-import { listHandlers } from './handlers.ts'
-import { listSchedules } from './schedules.ts'
 import { activityLine, openWorkLines, statusText, treeLines } from './workflow-text.ts'
 
 const workflow = { name: 'workflow', summary: 'The correlation id of the workflow' } as const satisfies Argument
@@ -437,8 +435,6 @@ export const workflows: Commands = defineVerbs({
   retry: ['Retry the dead letters of a workflow', retry],
   resume: ['Let the parked executions of a workflow continue', resume],
   reject: ['Dead-letter the parked executions of a workflow', reject],
-  schedules: ['Show the schedules and when they run next', listSchedules],
-  handlers: ['Show the handlers and the executions that they still have', listHandlers],
 })
 
 async function loadStatus(store: Store, workflow: string): Promise<WorkflowStatus> {

@@ -59,6 +59,7 @@ export interface Contract {
   'GET /overview': { answer: Overview }
   'GET /history': { answer: History }
   'GET /log': { answer: LogState }
+  'GET /process': { answer: ProcessDescription }
   'GET /search': { answer: Listed<Found> }
 
   'GET /events': { answer: EventPage<ShownEvent> }
@@ -231,6 +232,19 @@ export interface StoreDescription {
   readonly role: Role
   /** The process that answers. */
   readonly process: { readonly pid: number; readonly host: string; readonly startedAt: Date }
+}
+
+/** The process that answers: nothing here is read from the database. */
+export interface ProcessDescription {
+  readonly pid: number
+  readonly host: string
+  readonly node: string
+  readonly uptimeSeconds: number
+  readonly memoryBytes: number
+  /** Of its pool, by state. */
+  readonly connections: Readonly<Record<string, number>>
+  /** Since the store was opened. */
+  readonly counters: Readonly<Record<string, number>>
 }
 
 export interface SessionDescription {

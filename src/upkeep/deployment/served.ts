@@ -27,7 +27,7 @@ export function checkServed({ workflows, consumers }: DeploymentParts): Check[] 
           .map(({ name, nextAt }) => ({
             level: 'error',
             message: `No process would run schedule "${name}"${nextAt === undefined ? '' : `, which is due at ${nextAt.toISOString()}`}.`,
-            fix: `rillflow workflows schedules delete ${name}`,
+            fix: `rillflow schedules delete ${name}`,
           }))
       },
     },
@@ -77,7 +77,7 @@ function ofHandler(
     {
       level: 'error',
       message: `No process would run ${what} "${handler}" version ${version}.${work}${events}`,
-      fix: isServed ? keep : `${count === 0 ? '' : `${keep}; then `}rillflow workflows handlers retire ${handler}`,
+      fix: isServed ? keep : `${count === 0 ? '' : `${keep}; then `}rillflow handlers retire ${handler}`,
     },
   ]
 }

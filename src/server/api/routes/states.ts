@@ -38,7 +38,7 @@ export const stateRoutes: readonly Route[] = [
       from: { kind: 'whole', min: 1, required: true, summary: 'The first version' },
       to: { kind: 'whole', min: 1, required: true, summary: 'The last version' },
     },
-    cli: 'rillflow streams steps {stream} --of {of} --from {from} --to {to}',
+    cli: 'rillflow streams steps {stream} --of {of}',
     async call({ store, parameters: { stream }, query: { of: name, from, to }, redact }) {
       const steps = await store.states.steps(name, stream, { from, to })
       return { items: steps.map(step => ({ ...step, state: redact.document(step.state, name) })) }

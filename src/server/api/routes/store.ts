@@ -56,6 +56,19 @@ export const storeRoutes: readonly Route[] = [
     cli: 'rillflow status',
     call: ({ store }) => store.events.settled(),
   }),
+  route('GET /process', {
+    role: 'watch',
+    summary: 'The process that answers: its memory, its connections and its counters since the store was opened',
+    call: async ({ store, source }) => ({
+      pid: process.pid,
+      host: hostname(),
+      node: process.version,
+      uptimeSeconds: process.uptime(),
+      memoryBytes: process.memoryUsage.rss(),
+      connections: { ...source.log.database.connections() },
+      counters: store.metrics(),
+    }),
+  }),
   route('POST /session', {
     role: 'open',
     summary: 'Exchanges the token for a cookie',

@@ -1,0 +1,20 @@
+import { pageUrl } from '../../api/place.ts'
+import { Shape } from '../../parts/icon.tsx'
+import type { Status } from './workflow.tsx'
+
+/** What failed for good, first: with the way to its dead letter. */
+export function FailureNotice({ status: { correlationId, lastFailure, deadLetters } }: { status: Status }) {
+  if (deadLetters === 0 || lastFailure === undefined) return null
+  return (
+    <div class="notice bad">
+      <Shape name="failed" tone="tone-bad" />
+      <div class="grow">
+        <b class="strong">{lastFailure.handler} failed for good</b>
+        <p>{lastFailure.error.message}</p>
+      </div>
+      <a class="btn" href={pageUrl('/dead-letters', { workflow: correlationId })}>
+        {deadLetters === 1 ? 'Open its dead letter' : `Open its ${deadLetters} dead letters`}
+      </a>
+    </div>
+  )
+}
