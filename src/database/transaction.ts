@@ -65,7 +65,7 @@ export interface ForeignQuery {
   readonly types?: { getTypeParser(oid: number, format?: string): (text: string) => unknown }
 }
 
-/** What the option `tx` takes: a transaction of `store.transaction`, a client of `pg`, or an adapter's result. */
+/** The values of the option `tx`: a transaction of `store.transaction`, a client of `pg`, or an adapter's result. */
 export type AnyTransaction = Transaction | ForeignTransaction
 
 export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {

@@ -42,7 +42,7 @@ export interface Failure {
   readonly attempt: number
 }
 
-/** What happens when code of a consumer fails: retries, the waits between them, and the end. */
+/** The reaction to a failure in the code of a consumer: retries, the waits between them, and the end. */
 export interface FailureOptions {
   /** How many more times after the first attempt. Default 3. */
   retries?: number | undefined

@@ -46,7 +46,7 @@ import {
 } from './row.ts'
 import { type Leased, type Only, type RunContext, type Runnable, type RunningPart, wantedBy } from './runnable.ts'
 
-/** What a runner runs, and how. */
+/** The definitions that a runner runs, and how. */
 export interface RunnerOptions {
   /** The definitions to run, or kinds of them by name. Default: all, also those that are registered later. */
   only?: Only | undefined
@@ -74,7 +74,7 @@ export const startOptionNames: readonly (keyof RunnerOptions)[] = [
   'pollMs',
 ]
 
-/** What `store.start()` gives: it runs consumers and handlers in this process until it is stopped. */
+/** The result of `store.start()`: it runs consumers and handlers in this process until it is stopped. */
 export interface Runner extends Service {
   /** A random id, a new one with each start. */
   readonly id: string
