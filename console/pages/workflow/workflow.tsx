@@ -195,7 +195,7 @@ function WorkflowHead(props: {
   )
 }
 
-/** What failed for good, first: with the way to its dead letter. */
+/** Failures for good come first, with the way to their dead letters. */
 function FailureNotice({ status: { correlationId, lastFailure, deadLetters } }: { status: Status }) {
   if (deadLetters === 0 || lastFailure === undefined) return null
   return (
