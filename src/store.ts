@@ -213,7 +213,7 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly consumers: ConsumerAdministration
   /** Events that failed for good, of consumers and of handlers. */
   readonly deadLetters: DeadLetters
-  /** What operators did: each pause, reset, retry, cancellation, …, with its actor, time and outcome. */
+  /** The actions of operators: each pause, reset, retry, cancellation, …, with its actor, time and outcome. */
   readonly audit: Audit
   /** States of a stream over time, folded by the aggregates and projections of this process; and blame for each field. */
   readonly states: States

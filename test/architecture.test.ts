@@ -270,6 +270,7 @@ const sentences: Record<string, Example> = {
       'src/core/g.ts': '// It is not in the log any more.',
       'src/core/h.ts': '/** A heartbeat is a sign of life. */',
       'src/core/i.ts': 'const isTired = true',
+      'src/core/j.ts': '/** What a runner runs. */',
       'src/tenants/roster.ts': 'export const roster = 1',
       'src/workflows/worker.ts': 'interface Seats { free: number }',
       'src/workflows/publish.ts': 'const flow = await workflows.publish(event)',
@@ -290,6 +291,7 @@ const sentences: Record<string, Example> = {
         'const overflow = workflow; // at most 10, almost all, jointly, stolen, a clone, a heartbeat, the heart',
       'src/core/e.ts':
         'for (const letter of text) deadLetters.push(letter) // a capital letter; dead_letters, DeadLetterGroup',
+      'src/core/f.ts': '/**\n * A lease.\n *\n * What can fail: a database. It says what it did. */',
       'docs/guides/a.md': 'A request flows from one service to another. People who write code.',
       'test/a.test.ts': "const told = 1\ntest('a retry of a dead letter succeeds', () => whoever(told))",
       'bench/peers/other.ts': 'other.toldSomething()',

@@ -1,4 +1,4 @@
-/** What changed between two values: by path, arrays by index. Shared by states, attempts, versions and edits. */
+/** The changes between two values: by path, arrays by index. Shared by states, attempts, versions and edits. */
 import { compact, type Node } from './json.ts'
 import { childrenOf, flatOf, type Line, type Piece, type Place, placeOf, write } from './lines.ts'
 

@@ -1,4 +1,4 @@
-/** What an event caused: handlers, the events these emitted, and so on; alike ones together. */
+/** The effects of an event: handlers, the events these emitted, and so on; alike ones together. */
 import type { Json } from '../../src/server/api/contract.ts'
 import type { EventNode, HandlerNode, TreeNode } from '../../src/workflows/insight/tree.ts'
 import { pageUrl } from '../api/place.ts'

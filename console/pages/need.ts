@@ -1,4 +1,4 @@
-/** What needs a person, as a row: its shape, its words, and the page where it is mended. */
+/** A matter that needs a person, as a row: its shape, its words, and the page where it is fixed. */
 import type { Json, Need } from '../../src/server/api/contract.ts'
 import type { Attempt } from '../../src/workflows/insight/activity.ts'
 import { relative } from '../parts/format.ts'

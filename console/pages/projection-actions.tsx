@@ -1,4 +1,4 @@
-/** What can be done with a consumer: pause, rehearse, rebuild, reset, and applying a projection within each append or after it. */
+/** The actions on a consumer: pause, rehearse, rebuild, reset, and applying a projection within each append or after it. */
 import { refusedFor } from '../api/api.ts'
 import { ask } from '../parts/dialog.tsx'
 import { quantity } from '../parts/format.ts'

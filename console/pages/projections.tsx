@@ -1,4 +1,4 @@
-/** What follows the log: projections, processors, snapshotters and the dispatcher of workflows. */
+/** The consumers of the log: projections, processors, snapshotters and the dispatcher of workflows. */
 import { useMemo } from 'preact/hooks'
 import { pageUrl } from '../api/place.ts'
 import { useReading } from '../api/reading.ts'

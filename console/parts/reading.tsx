@@ -34,7 +34,7 @@ export function Empty({ title, children }: { title: string; children?: Component
   )
 }
 
-/** What happened, what to do, and the code. */
+/** The fault, the next step, and the code. */
 export function Failed({ reading }: { reading: Reading<unknown> }) {
   const { error, at, reload } = reading
   if (error === undefined) return null

@@ -1,4 +1,4 @@
-/** What the palette finds: things of the store by bounded look-ups side by side, pages, and actions. */
+/** The results of the palette: things of the store by bounded look-ups side by side, pages, and actions. */
 import { refusedFor, request } from '../api/api.ts'
 import { feed } from '../api/live.ts'
 import { pageUrl } from '../api/place.ts'
@@ -104,7 +104,7 @@ export function pagesMatching(text: string): Found[] {
     .sort((a, b) => a.group.localeCompare(b.group))
 }
 
-/** What the buttons of consumers do. */
+/** The actions of the buttons of consumers. */
 async function findActions(text: string, signal: AbortSignal): Promise<Found[]> {
   const consumers = await quiet(request('GET /consumers', { query: { limit: 500 }, signal }))
   const matching = (consumers?.data.items ?? []).filter(each => includes(each.name, text) && each.state !== 'inline')

@@ -20,6 +20,7 @@ import { change, move } from '../consumers/operator.ts'
 import { type RunOptions, type RunResult, runOnce, runUntilIdle } from '../consumers/run/run.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import { InvalidOption } from '../core/errors.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
@@ -111,16 +112,19 @@ function makeSnapshotter(
     ...consumer({ name, kind: 'snapshotter', filter, handle }, options),
     prepare: () => returnIfDue(log, following, { every, stateVersion: aggregate.stateVersion }),
   }
+  const check = (call: string, given: RunOptions = {}): void => refuseUnknownOptions(call, given, ['signal'])
   return {
     consumer: following,
     snapshotter: {
       name,
       async runOnce(given) {
+        check('runOnce', given)
         const before = written
         const result = await runOnce(consumers, following, given)
         return { ...result, written: written - before }
       },
       async runUntilIdle(given) {
+        check('runUntilIdle', given)
         const before = written
         await runUntilIdle(consumers, [following], given)
         return written - before
@@ -131,7 +135,7 @@ function makeSnapshotter(
   }
 }
 
-/** What decides which streams are due, as it is stored. */
+/** The stored values that decide which streams are due. */
 interface Threshold {
   readonly every: number
   readonly stateVersion: number

@@ -56,7 +56,7 @@ export interface AuditEntry {
   readonly parameters: Readonly<Record<string, unknown>>
   /** `running`: it still runs, or its process ended before it could write the outcome. */
   readonly outcome: AuditOutcome
-  /** What the call returned, if it is short. */
+  /** The value that the call returned, if it is short. */
   readonly result: unknown
   readonly error: { readonly code: string | undefined; readonly message: string } | undefined
   readonly startedAt: Date

@@ -1,5 +1,5 @@
 /**
- * What a command is: its arguments, its options, an example, and the function that runs it. Help, completion, the reference
+ * A command: its arguments, its options, an example, and the function that runs it. Help, completion, the reference
  * and the parser are all made from this one description, so they cannot disagree.
  *
  *     const show = defineCommand({ arguments: [{ name: 'event', summary: 'The id of the event' }], …, run({ open, out }) { … } })
@@ -130,7 +130,7 @@ export interface OpenOptions extends Pick<StoreOptions, 'migrate' | 'logger'> {
   readonly defaultConfig?: Config | undefined
   /** The address of a server, instead of the location that the line and the environment give. */
   readonly url?: string | undefined
-  /** What the command does with the store: see `open.ts`. Default 'read'. */
+  /** How the command uses the store: see `open.ts`. Default 'read'. */
   readonly purpose?: 'read' | 'write' | 'run' | undefined
 }
 

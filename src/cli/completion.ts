@@ -42,7 +42,7 @@ export const completion: Command = defineCommand({
   },
 })
 
-/** What can follow a path: `''` is the program itself, `events` a noun, `events tail` a command. */
+/** The words that can follow a path: `''` is the program itself, `events` a noun, `events tail` a command. */
 interface Context {
   readonly path: string
   readonly words: readonly string[]

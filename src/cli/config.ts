@@ -16,7 +16,7 @@ import { ConfigFailed, WrongUsage } from './report-error.ts'
 
 export const configNames = ['rillflow.config.ts', 'rillflow.config.js', 'rillflow.config.mjs'] as const
 
-/** What flags and environment say about the location. `withLocation` adds what the configuration says. */
+/** The location, by flags and environment. `withLocation` adds that of the configuration. */
 export function locationFrom(flags: Omit<Location, 'defaultTenant'>, env: NodeJS.ProcessEnv): Location {
   const variable = (name: string): string | undefined => env[name] || undefined
   const { memory = false } = flags

@@ -26,7 +26,7 @@ export interface Answer {
   readonly reason?: string | undefined
 }
 
-/** What an option is now: words made of its value. A `flag` had no value, a `switch` true, false or none. */
+/** The present form of an option: words made of its value. A `flag` had no value, a `switch` true, false or none. */
 export interface OlderOption {
   readonly takes: 'value' | 'flag' | 'switch'
   readonly as: 'argument' | ((value: string) => readonly string[])

@@ -19,7 +19,7 @@ export interface Wait {
   /** The end that is waited for, as the subject of a sentence. */
   readonly what: string
   readonly clock: Clock
-  /** What keeps it from happening, in whole sentences; asked when the time is over. */
+  /** The obstacle, in whole sentences; asked when the time is over. */
   missing(): Promise<string | undefined>
 }
 

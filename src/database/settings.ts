@@ -4,7 +4,7 @@
  */
 import { type Statement, sql } from './sql.ts'
 
-/** What the store must know about the server. The doctor asks the same of a server that runs. */
+/** The settings of the server that the store must know. The doctor asks the same of a server that runs. */
 export interface ServerFacts {
   readonly version: string
   readonly number: number

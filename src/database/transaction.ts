@@ -71,7 +71,7 @@ export interface ForeignQuery {
 }
 
 /**
- * What the option `tx` takes: a transaction of `store.transaction`, a client of `pg`, or an adapter's result.
+ * The values of the option `tx`: a transaction of `store.transaction`, a client of `pg`, or an adapter's result.
  *
  * @example
  * ```ts

@@ -3,7 +3,9 @@
  *
  * After a flush that failed every change is still staged, and a second flush is all or nothing again.
  */
+
 import { InvalidOption } from '../core/errors.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import { checkExpected, checkedBody, checkId } from './body.ts'
 import { type BulkOutcome, writeMany } from './bulk.ts'
 import type { OpenCollection, WriteOptions } from './collection.ts'
@@ -48,12 +50,13 @@ export function openBatch<Doc extends object>(collection: OpenCollection, maxCha
       return staged.length
     },
     insert: (id, data) => stage('insert', id, needed(data), undefined),
-    put: (id, data, options) => stage('put', id, needed(data), options?.expected),
-    update: (id, data, options) => stage('update', id, needed(data), options?.expected),
-    delete: (id, options) => stage('delete', id, undefined, options?.expected),
-    softDelete: (id, options) => stage('softDelete', id, undefined, options?.expected),
-    restore: (id, options) => stage('restore', id, undefined, options?.expected),
+    put: (id, data, options) => stage('put', id, needed(data), expectedOf('put', options)),
+    update: (id, data, options) => stage('update', id, needed(data), expectedOf('update', options)),
+    delete: (id, options) => stage('delete', id, undefined, expectedOf('delete', options)),
+    softDelete: (id, options) => stage('softDelete', id, undefined, expectedOf('softDelete', options)),
+    restore: (id, options) => stage('restore', id, undefined, expectedOf('restore', options)),
     async flush(options = {}) {
+      refuseUnknownOptions('batch.flush', options, ['tx', 'signal', 'userId'])
       if (isFlushing) {
         const reason = `The batch of collection "${collection.name}" is being flushed. Await that flush before the next one.`
         throw new InvalidOption({ option: 'flush', reason })
@@ -85,4 +88,9 @@ interface StagedChange extends Omit<Change, 'body'> {
 /** A change without data would be taken for a deletion; null is refused as a document. */
 function needed(data: unknown): unknown {
   return data === undefined ? null : data
+}
+
+function expectedOf(call: string, options: ExpectedVersion = {}): number | undefined {
+  refuseUnknownOptions(`batch.${call}`, options, ['expected'])
+  return options.expected
 }

@@ -31,7 +31,7 @@
 import type { Awaitable } from '../core/core.ts'
 import { nameOf } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
-import { optionNames, refusingUnknownOptions } from '../core/options.ts'
+import { optionNames, refuseUnknownOptions, refusingUnknownOptions } from '../core/options.ts'
 import type { Page, PageOptions } from '../core/page.ts'
 import type { IndexAdvice } from './advisor.ts'
 import { type DocumentBatch, openBatch } from './batch.ts'
@@ -263,10 +263,12 @@ export function documentsOf<Doc extends object>(base: OpenCollection): Documents
     getMany: (wanted, options) => getDocuments(base, wanted, options) as Promise<Map<string, StoredDocument<Doc>>>,
     exists: (id, options) => documentExists(base, id, options),
     count: options => countDocuments(base, options),
-    insert: ((first: unknown, second?: unknown, third?: WriteOptions) =>
-      typeof first === 'object' && first !== null
-        ? insertNew(first, second as WriteOptions)
-        : insertDocument(base, first as string, second, third)) as Documents<Doc>['insert'],
+    insert: (async (first: unknown, second?: unknown, third?: WriteOptions) => {
+      const isNew = typeof first === 'object' && first !== null
+      const options = isNew ? (second as WriteOptions | undefined) : third
+      refuseUnknownOptions('documents.insert', options ?? {}, writtenAny)
+      return isNew ? insertNew(first, options) : insertDocument(base, first as string, second, options)
+    }) as Documents<Doc>['insert'],
     put: (id, data, options) => putDocument(base, id, data, options),
     update: (id, change, options) => updateDocument(base, id, change as (data: never) => unknown, options),
     patch: (id, patch, options) => patchDocument(base, id, patch, options),
@@ -279,7 +281,10 @@ export function documentsOf<Doc extends object>(base: OpenCollection): Documents
     updateMany: (items, options) => updateDocuments(base, items, options),
     deleteMany: (items, options) => deleteDocuments(base, items, options),
     importMany: (source, options) => importDocuments(base, source, options),
-    batch: ({ maxChanges = 10_000 } = {}) => openBatch<Doc>(base, maxChanges),
+    batch(options = {}) {
+      refuseUnknownOptions('documents.batch', options, ['maxChanges'])
+      return openBatch<Doc>(base, options.maxChanges ?? 10_000)
+    },
     history: (id, options) => readHistory(base, id, options) as Promise<Page<DocumentVersion<Doc>>>,
     getAt: (id, when, options) => getEarlier(base, id, when, options) as Promise<StoredDocument<Doc> | undefined>,
   }

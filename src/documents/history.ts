@@ -86,6 +86,7 @@ export async function getEarlier(
   options: CallOptions = {},
 ): Promise<StoredDocument | undefined> {
   checkId(id)
+  refuseUnknownOptions('getAt', when, ['at', 'version'])
   const history = historyOf(collection)
   const executor = await prepared(collection, options)
   const [row] = await runRead(

@@ -14,7 +14,7 @@ import { maxRowBytes } from '../database/sqlstate.ts'
 export const maxReadBytes: number = maxRowBytes - 1024 * 1024
 
 const smallBytes = 2_000
-/** What the rest of a row takes, about. */
+/** The size of the rest of a row, about. */
 const rowBytes = 200
 
 /** The size of a row's JSON and texts, if it is too large to be read; these columns are null then. */

@@ -22,7 +22,7 @@
  */
 
 import { canonicalUuid } from '../core/id.ts'
-import { refuseUnknownOptions } from '../core/options.ts'
+import { optionNames, refuseUnknownOptions } from '../core/options.ts'
 import { type WaitOptions, waitWithin } from '../core/wait.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -53,6 +53,8 @@ export interface StreamAppend<M extends EventMap = UntypedEvents> {
   /** Default 'any'. */
   readonly expected?: Expected | undefined
 }
+
+const partNames: readonly string[] = optionNames<StreamAppend>({ stream: true, events: true, expected: true })
 
 export interface LogState {
   /** The last position drawn. */
@@ -118,6 +120,7 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
     },
     async appendMany(streams, options = {}) {
       refuseUnknownOptions('store.events.appendMany', options, appendOptionNames)
+      for (const part of streams) refuseUnknownOptions('A part of store.events.appendMany', part, partNames)
       const lists = streams.map(part => ({ ...part, events: listOf(part.events) }))
       return appendEvents(parts, lists, options)
     },

@@ -9,10 +9,12 @@
  * The lock is an advisory one with a single 64-bit key; those with two 32-bit keys belong to announced positions. It is
  * of the transaction, so a process that dies releases it, and there may be a pooler in transaction mode.
  */
+
 import { createHash } from 'node:crypto'
 import { sleep, throwIfAborted } from '../core/abort.ts'
 import { isRillflowError, TimedOut } from '../core/errors.ts'
 import { elapsedMs } from '../core/host.ts'
+import { optionNames } from '../core/options.ts'
 import { type Backoff, delay, retry } from '../core/retry.ts'
 import type { Database, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -34,6 +36,10 @@ export interface SyncOptions {
    */
   lockMs?: number | undefined
 }
+
+export const syncOptionNames: readonly string[] = optionNames<SyncOptions>({
+  ...{ onProgress: true, signal: true, timeoutMs: true, lockMs: true },
+})
 
 export interface Progress {
   readonly step: Step

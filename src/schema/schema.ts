@@ -31,14 +31,16 @@
  *
  * Deliberately not here: going back (restore a backup instead), and partitions.
  */
+
 import { InvalidName } from '../core/errors.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import type { Database, Transaction } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 import { type CheckResult, checkSchema, refuseSequenceBehind } from './check.ts'
 import type { Step } from './difference.ts'
 import { SchemaMissing, SchemaOutdated, TenancyNeeded } from './errors.ts'
 import { functionName, glanceAtHistory, type History, refuseForeignHistory } from './history.ts'
-import { migrate, type SyncOptions } from './migrate.ts'
+import { migrate, type SyncOptions, syncOptionNames } from './migrate.ts'
 import { migrationName } from './migration.ts'
 import type { Library } from './part.ts'
 import { makePlan, type Plan, planTables, type Target } from './plan.ts'
@@ -96,12 +98,13 @@ export function openSchema(database: Database, options: SchemaOptions): Schema {
     return { status, pending, numbers, needsTenants }
   }
 
-  const sync = async (given?: SyncOptions): Promise<Plan> => {
+  const sync = async (given: SyncOptions = {}): Promise<Plan> => {
+    refuseUnknownOptions('store.schema.sync', given, syncOptionNames)
     const plan = await makePlan(database, target())
     if (plan.steps.length === 0) return plan
     const onProgress: SyncOptions['onProgress'] = progress => {
       onStep?.(progress.step)
-      given?.onProgress?.(progress)
+      given.onProgress?.(progress)
     }
     return migrate(database, target, { ...given, onProgress })
   }

@@ -101,7 +101,7 @@ interface Sender {
   readonly prefix: string
 }
 
-/** What a proxy says about the sender is believed only if the proxy is one of those that are trusted. */
+/** The headers of a proxy about the sender are believed only if the proxy is one of those that are trusted. */
 export function senderOf({ headers }: Request, connected: string | undefined, trusted: readonly string[]): Sender {
   const address = connected?.replace(/^::ffff:/, '')
   if (address === undefined || !trusted.includes(address)) return { address, prefix: '' }

@@ -2,8 +2,10 @@
  * The documents of one collection as a session sees them: those it has loaded, by id and once each (the identity map),
  * and the changes it has staged. After a change the session loads the staged document.
  */
+
 import { type Awaitable, isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import { checkExpected, checkedBody, checkId, maxBytesOf } from '../documents/body.ts'
 import type { OpenCollection } from '../documents/collection.ts'
@@ -86,6 +88,7 @@ export class TrackedDocuments {
   }
 
   async load(ids: readonly string[], options: SessionLoadOptions = {}): Promise<Map<string, SessionDocument>> {
+    refuseUnknownOptions('load', options, ['tx', 'signal'])
     const unknown = [...new Set(ids)].filter(id => !this.#known.has(checkId(id)) && !this.#staged.has(id))
     if (unknown.length > 0) {
       const found = await getDocuments(this.collection, unknown, options)
@@ -110,7 +113,9 @@ export class TrackedDocuments {
     else this.#stage('put', id, data, before.expected)
   }
 
-  put(id: string, data: unknown, { upsert = false, expected }: SessionPutOptions = {}): void {
+  put(id: string, data: unknown, options: SessionPutOptions = {}): void {
+    refuseUnknownOptions('put', options, ['upsert', 'expected'])
+    const { upsert = false, expected } = options
     checkExpected(expected)
     const before = this.#staged.get(checkId(id))
     if (before?.kind === 'softDelete' || before?.kind === 'restore') this.#refuse(id, before, 'put')
@@ -144,22 +149,22 @@ export class TrackedDocuments {
     )
   }
 
-  delete(id: string, { expected }: SessionDeleteOptions = {}): void {
-    checkExpected(expected)
+  delete(id: string, options: SessionDeleteOptions = {}): void {
+    const expected = expectedOf('delete', options)
     const before = this.#staged.get(checkId(id))
     if (before?.kind === 'insert') this.#staged.delete(id)
     else
       this.#take('delete', id, expected ?? before?.expected ?? (before === undefined ? this.#versionOf(id) : undefined))
   }
 
-  softDelete(id: string, { expected }: SessionDeleteOptions = {}): void {
-    checkExpected(expected)
+  softDelete(id: string, options: SessionDeleteOptions = {}): void {
+    const expected = expectedOf('softDelete', options)
     this.#alone('softDelete', checkId(id))
     this.#take('softDelete', id, expected ?? this.#versionOf(id))
   }
 
-  restore(id: string, { expected }: SessionDeleteOptions = {}): void {
-    checkExpected(expected)
+  restore(id: string, options: SessionDeleteOptions = {}): void {
+    const expected = expectedOf('restore', options)
     this.#alone('restore', checkId(id))
     this.#take('restore', id, expected)
   }
@@ -212,4 +217,10 @@ export class TrackedDocuments {
     const reason = `Document ${JSON.stringify(id)} is staged for ${before.kind} already, so it cannot be staged for ${kind}. Save in between.`
     throw new InvalidOption({ option: 'id', reason })
   }
+}
+
+function expectedOf(call: string, options: SessionDeleteOptions): number | undefined {
+  refuseUnknownOptions(call, options, ['expected'])
+  checkExpected(options.expected)
+  return options.expected
 }

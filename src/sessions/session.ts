@@ -17,7 +17,7 @@ import type { AppendDefaults, Expected } from '../events/append/prepare.ts'
 import { byBytes } from '../events/append/send.ts'
 import type { EventMap, NewEvent, UntypedEvents } from '../events/definition.ts'
 import { channels } from '../telemetry/telemetry.ts'
-import { type PublishOptions, publishedEvent } from '../workflows/publish.ts'
+import { type PublishOptions, publishedEvent, publishOptionNames } from '../workflows/publish.ts'
 import { type SessionDocument, type SessionDocuments, type SessionLoadOptions, TrackedDocuments } from './documents.ts'
 import { SessionClosed, SessionSaving } from './errors.ts'
 import { type Fetched, fetchAggregate, lockStream } from './fetch.ts'
@@ -51,6 +51,8 @@ export const saveOptionNames: readonly string[] = optionNames<SaveOptions>({
   ...{ headers: true, correlationId: true, causationId: true, userId: true },
   ...{ idempotencyKey: true, onRepeat: true, tx: true, signal: true },
 })
+
+const sessionPublishNames = publishOptionNames.filter(name => !['tx', 'signal', 'idempotencyKey'].includes(name))
 
 /**
  * A unit of work: documents and events that are saved together.
@@ -169,7 +171,9 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}, t
         : tracked(collection).load(wanted, more)
     }) as unknown as Session['load'],
     events: {
-      append(stream, given, { expected } = {}) {
+      append(stream, given, options = {}) {
+        refuseUnknownOptions('session.events.append', options, ['expected'])
+        const { expected } = options
         const events = Array.isArray(given) ? (given as NewEvent[]) : [given as NewEvent]
         checkName('Stream', stream)
         admit('append', events.length)
@@ -180,6 +184,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}, t
       },
     },
     publish(type, data, given = {}) {
+      refuseUnknownOptions('session.publish', given, sessionPublishNames)
       const { event, stream } = publishedEvent(log, type, data, given)
       session.events.append(stream, event, { expected: given.expected })
       return { correlationId: event.correlationId, eventId: event.id }

@@ -27,7 +27,7 @@ export interface ParkingParts {
 }
 
 export interface Parking {
-  /** What earlier holders have parked. */
+  /** The events that earlier holders have parked. */
   load(): Promise<void>
   /** An event of the stream has failed, and holds it back as soon as that is `stored`. */
   hold(stream: string, stored: Promise<void>): void

@@ -142,7 +142,7 @@ export function openPartition(parts: PartitionParts): Partition {
 
   function lose(reason: unknown = new LeaseLost({ consumer, fence })): void {
     if (!isOpen()) return
-    // What is queued is rejected with the reason, one turn later.
+    // Queued outcomes are rejected with the reason, one turn later.
     ended.abort(reason)
     movedTimer?.cancel()
     void insideLoop.stop()

@@ -21,7 +21,7 @@ import { drawCrumbs } from './mermaid.ts'
 import type { Span, SpanEvent } from './span.ts'
 import { channels } from './telemetry.ts'
 
-/** What a store did in a stretch of code, as it was recorded. */
+/** The recorded actions of a store in a stretch of code. */
 export interface Trace<T> {
   /** The result of the function. */
   readonly value: T

@@ -1,4 +1,4 @@
-/** What a piece of work costs the database: its statements, and the time they were waited for. */
+/** The cost of a piece of work for the database: its statements, and the time they were waited for. */
 import { AsyncLocalStorage } from 'node:async_hooks'
 
 export interface Cost {

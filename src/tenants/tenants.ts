@@ -153,7 +153,7 @@ export interface Tenants {
   servers(options?: PageOptions): Promise<Page<string>>
   /** Adds a server to the directory, or changes its address. */
   addServer(name: string, options: { url: string }): Promise<void>
-  /** What operators did with tenants as a whole: made, imported, moved and dropped them, and added servers. */
+  /** The actions of operators on tenants as a whole: they made, imported, moved and dropped them, and added servers. */
   readonly audit: Audit
 }
 

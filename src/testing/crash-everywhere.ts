@@ -169,7 +169,7 @@ async function live(self: Mortal, plan: CrashPlan, schema: string, from: string,
     }
   }
   try {
-    // What is left of a killed process ends by itself: it has no effect.
+    // Code of a killed process that still runs ends by itself: it has no effect.
     await Promise.race([currentProcess.run(self, work), self.death])
   } catch (error) {
     if (!self.isDead) throw error

@@ -14,7 +14,7 @@ import { asJson } from './match.ts'
 export interface EffectOptions<R> {
   /** Calls with the same name and key are one effect; all get the result of the first. Without one, each call is an effect. */
   idempotencyKey?: string | undefined
-  /** What the other system answers. */
+  /** The answer of the other system. */
   result?: R | undefined
 }
 

@@ -2,6 +2,7 @@
 
 import { sleep } from '../core/abort.ts'
 import { elapsedMs } from '../core/host.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import type { Events } from '../events/events.ts'
 import type { Store } from '../store.ts'
 import { NotSettled } from './errors.ts'
@@ -25,8 +26,10 @@ export interface SettleOptions {
  */
 export async function settle(
   store: Pick<Store, 'consumers'> & { readonly events: Pick<Events, 'head' | 'waitFor'> },
-  { timeoutMs = 10_000 }: SettleOptions = {},
+  options: SettleOptions = {},
 ): Promise<void> {
+  refuseUnknownOptions('settle', options, ['timeoutMs'])
+  const { timeoutMs = 10_000 } = options
   const until = elapsedMs() + timeoutMs
   const left = (): number => Math.max(1, Math.ceil(until - elapsedMs()))
   const head = await store.events.head()

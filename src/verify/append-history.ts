@@ -45,7 +45,7 @@ export interface StreamRead {
   readonly eventIds: readonly string[]
 }
 
-/** What a reader of the log was given. */
+/** The events that a reader of the log was given. */
 export interface Delivery {
   readonly name: string
   /** It began after this position, and has passed this one. */

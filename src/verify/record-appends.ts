@@ -127,7 +127,7 @@ export interface JudgeOptions {
   readonly prefix?: string
 }
 
-/** What is wrong with the history of these appends, compared with the log as it is now. */
+/** The faults in the history of these appends, compared with the log as it is now. */
 export async function judgeAppends(
   store: LogStore,
   records: readonly RecordedAppends[],

@@ -168,7 +168,7 @@ function documentName(id: string): string {
   return `stock/${id}`
 }
 
-/** What is wrong with the history of these transactions, compared with the streams and documents as they are now. */
+/** The faults in the history of these transactions, compared with the streams and documents as they are now. */
 export async function judgeTransactions(
   store: Store,
   stock: Documents<Counted>,

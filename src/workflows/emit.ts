@@ -140,6 +140,7 @@ export function batch<Type extends string>(
   emissions: readonly Emission<Type>[],
   options: BatchOptions = {},
 ): Batch<Type> {
+  refuseUnknownOptions('batch', options, ['join', 'key'])
   return branded({ kind: 'batch', emissions, options })
 }
 

@@ -49,7 +49,7 @@ export interface PublishOptions {
   signal?: AbortSignal | undefined
 }
 
-const publishOptionNames = optionNames<PublishOptions>({
+export const publishOptionNames: readonly string[] = optionNames<PublishOptions>({
   ...{
     id: true,
     idempotencyKey: true,

@@ -40,7 +40,7 @@ export const workflowStates: readonly WorkflowState[] = [
   ...(['cancelled', 'settled'] as const),
 ]
 
-/** What is open, done and failed in a workflow. */
+/** The open, done and failed work of a workflow. */
 export interface WorkflowStatus {
   readonly correlationId: string
   readonly state: WorkflowState

@@ -28,7 +28,7 @@ import { handlerPrefix } from '../consumers/dead-letters/owner.ts'
 import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
 import type { Runnable } from '../consumers/runners/runnable.ts'
 import type { DefinitionKind } from '../core/definition.ts'
-import { checkWhole, describe } from '../core/options.ts'
+import { checkWhole, describe, refuseUnknownOptions } from '../core/options.ts'
 import { type AppendParts, appendIn } from '../events/append/append.ts'
 import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
 import type { LogWatch } from '../events/order/watch.ts'
@@ -107,7 +107,7 @@ export interface WorkflowRegistry<M extends EventMap> {
   readonly runnable: Runnable
   /** Does everything that handlers and schedules can do now, in this process, without a runner. */
   runUntilIdle(signal: AbortSignal): Promise<WorkedByHand>
-  /** What the code of this process would do with each open execution that has recorded calls. Nothing is stored. */
+  /** The effect of the code of this process on each open execution that has recorded calls. Nothing is stored. */
   rehearse(): AsyncIterable<Rehearsal>
   /** The versions of a handler whose code this process has. */
   versionsOf(handler: string): readonly number[]
@@ -206,7 +206,9 @@ export function openWorkflows<M extends EventMap>(
     handlers: openHandlers(log, hints, code.names),
     executions: {
       list: async (options = {}) => listExecutions(log, options),
-      async run(executionId, { signal = new AbortController().signal } = {}) {
+      async run(executionId, options = {}) {
+        refuseUnknownOptions('store.workflows.executions.run', options, ['signal'])
+        const { signal = new AbortController().signal } = options
         const { correlationId, attempt } = await runOne(workerParts, executionId, signal)
         const { items } = await insight.all.attempts({ correlationId, executionId, limit: 1 })
         return items[0]?.attempt === attempt ? items[0] : undefined

@@ -7,7 +7,7 @@ import { openStore } from '../../src/store.ts'
 import { defineSubscription } from '../../src/subscriptions/subscription.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
-import { openShop, outcome, shopEvents } from '../support/shop.ts'
+import { openShop, outcome, placed, shopEvents } from '../support/shop.ts'
 import { openTenantStore } from '../support/tenant-store.ts'
 
 const events = shopEvents
@@ -112,4 +112,45 @@ test('unknown names in the options of calls are refused, with the nearest name',
       message: expect.stringContaining(`"${meant}"`),
     })
   }
+})
+
+test('calls on documents, queries, sessions and workflows refuse options that they do not have', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<{ name: string }>('customers')
+  const session = store.session()
+  const inSession = session.documents(customers as never)
+  const typo = { expcted: 3 } as never
+  const calls: Record<string, () => unknown> = {
+    insert: () => customers.insert({ name: 'Ada' }, typo),
+    'insert with an id': () => customers.insert('ada', { name: 'Ada' }, typo),
+    batch: () => customers.batch(typo),
+    'batch.put': () => customers.batch().put('ada', { name: 'Ada' }, typo),
+    'batch.delete': () => customers.batch().delete('ada', typo),
+    flush: () => customers.batch().flush(typo),
+    toArray: () => customers.query().toArray(typo),
+    count: () => customers.query().count(typo),
+    page: () => customers.query().page(typo),
+    iterate: () => customers.query().iterate(typo)[Symbol.asyncIterator]().next(),
+    explain: () => customers.query().explain(typo),
+    orderBy: () => customers.query().orderBy(c => c.name, typo),
+    'session.events.append': () => session.events.append('order-1', placed(), typo),
+    'session.publish': () => session.publish('OrderPlaced', { total: 1 }, typo),
+    'session.load': () => inSession.load('ada', typo),
+    'session.put': () => inSession.put('ada', {}, typo),
+    'session.delete': () => inSession.delete('ada', typo),
+    'a part of appendMany': () =>
+      store.events.appendMany([{ stream: 'order-1', events: placed(), ...(typo as object) }]),
+    import: () => store.events.import([], typo),
+    retire: () => store.workflows.handlers.retire('charge', typo),
+    unpark: () => store.workflows.lanes.unpark('charge', typo),
+    'schema.sync': () => store.schema.sync(typo),
+    explainWorkflow: () => store.explain({ workflow: 'w', ...(typo as object) }),
+  }
+
+  for (const [name, call] of Object.entries(calls)) {
+    const { error } = await outcome((async () => call())())
+    expect(error, name).toMatchObject({ code: 'invalid_option', option: 'expcted' })
+  }
+  const { error } = await outcome((async () => inSession.put('ada', {}, typo))())
+  expect(error).toMatchObject({ message: expect.stringContaining('Did you mean "expected"?') })
 })

@@ -239,6 +239,8 @@ const UNCLEAR_PHRASES = [
   /\bis\s+no\s+(?!longer\b)(?<!\b[Tt]here\s+is\s+no\s+)/,
   /\b(?:most(?!Recent)|longest)[A-Z]\w*/,
   /\bfinish(?:es|ing|ers?)?\b/,
+  // A comment begins with the thing.
+  /\/\*\* What (?!can fail\b)/,
 ]
 
 /** Old names of a workflow's handle, of a dead letter, and of the end of an attempt. */

@@ -91,7 +91,7 @@ interface OpenWork {
   readonly undos: readonly UndoDescription[]
 }
 
-/** What the open executions of a workflow wait for and have recorded: a section for each kind that there is. */
+/** The waits and records of the open executions of a workflow: a section for each kind that there is. */
 export function openWorkLines({ now, colour }: Style, { waits, joins, steps, undos }: OpenWork): string[] {
   const sections = [
     waits.map(({ handler, type, child, dueAt }) => {

@@ -1,5 +1,5 @@
 /**
- * What commands print: data to stdout, everything else to stderr.
+ * The output of commands: data to stdout, everything else to stderr.
  *
  *     print     the result: one JSON document, or text for people
  *     line      one item of a stream: a line of NDJSON, or a line of text
@@ -28,7 +28,7 @@ export interface OutputOptions {
   readonly stderr: Stream
   readonly env: NodeJS.ProcessEnv
   readonly isJson: boolean
-  /** What `--color` and `--no-color` say. */
+  /** The choice of `--color` and `--no-color`. */
   readonly color: boolean | undefined
 }
 

@@ -57,7 +57,7 @@ export interface Failure {
 }
 
 /**
- * What happens when code of a consumer fails: retries, the waits between them, and the end.
+ * The reaction to a failure in the code of a consumer: retries, the waits between them, and the end.
  *
  * @example
  * ```ts

@@ -47,7 +47,7 @@ import {
 import { type Leased, type Only, type RunContext, type Runnable, type RunningPart, wantedBy } from './runnable.ts'
 
 /**
- * What a runner runs, and how.
+ * The definitions that a runner runs, and how.
  *
  * @example
  * ```ts
@@ -82,7 +82,7 @@ export const startOptionNames: readonly (keyof RunnerOptions)[] = [
 ]
 
 /**
- * What `store.start()` gives: it runs consumers and handlers in this process until it is stopped.
+ * The result of `store.start()`: it runs consumers and handlers in this process until it is stopped.
  *
  * @example
  * ```ts

@@ -1,5 +1,5 @@
 /**
- * What a guest of an embedded store and the process that has its folder open send to each other: frames over a socket.
+ * The frames that a guest of an embedded store and the process that has its folder open send to each other, over a socket.
  *
  *     guest                                        holder
  *     hello { protocol }        ──────────────►

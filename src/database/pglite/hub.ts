@@ -215,7 +215,7 @@ function welcome(socket: Socket, prefix: string, parts: HubParts, guests: Set<Gu
   const guest: Guest = {
     send: (kind, channel, payload) => sendObject(socket, kind, { channel, payload }),
     leave() {
-      // What it has sent is answered before.
+      // Its earlier messages are answered first.
       after(async () => void socket.destroySoon())
       setTimeout(() => socket.destroy(), 1_000).unref()
       return left

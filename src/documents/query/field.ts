@@ -92,7 +92,7 @@ export interface Place {
 export interface FoundWords extends SearchOptions {
   readonly as: 'rank' | 'headline'
   readonly words: unknown
-  /** What a headline puts around each word that was found. */
+  /** The marks that a headline puts around each word that was found. */
   readonly mark?: readonly [string, string] | undefined
 }
 

@@ -35,7 +35,7 @@ import { documentScope, fieldAt, type Path } from './field.ts'
 import { jsonText } from './operand.ts'
 import { checkedPattern } from './render.ts'
 
-/** What a filter from a request may use. */
+/** The limits of a filter from a request. */
 export interface FilterOptions {
   /** The paths that may be used. Default: all. */
   readonly fields?: readonly string[] | undefined

@@ -1,4 +1,5 @@
 /** The order of the results of a query, and the results after a given one. */
+import { refuseUnknownOptions } from '../../core/options.ts'
 import { InvalidQuery } from '../errors.ts'
 import { short } from './expression.ts'
 import type { Path, Place } from './field.ts'
@@ -53,6 +54,7 @@ export function orderKeys(place: Place, given: Direction | OrderOptions = {}, la
 }
 
 function keyFor(place: Place, given: Direction | OrderOptions, usual: Direction, as: Kind): OrderKey {
+  if (typeof given === 'object') refuseUnknownOptions('orderBy', given, ['as', 'direction', 'nulls'])
   const { direction = usual, nulls } = typeof given === 'string' ? { direction: given } : given
   if (!kinds.includes(as)) refuse(`orderBy cannot read a field as ${JSON.stringify(as)}`)
   if (direction !== 'asc' && direction !== 'desc') refuse(`orderBy has no direction ${JSON.stringify(direction)}`)

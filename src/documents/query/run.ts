@@ -2,6 +2,7 @@
 
 import { isRillflowError } from '../../core/errors.ts'
 import { elapsedMs } from '../../core/host.ts'
+import { optionNames, refuseUnknownOptions } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
 import type { Statement } from '../../database/sql.ts'
 import { type CallOptions, prepared } from '../collection.ts'
@@ -10,9 +11,13 @@ import type { QuerySource, QueryState, Written } from './state.ts'
 
 /** The executor of one call, once the tables of all collections exist. Called before a statement is written. */
 export async function executorFor(source: QuerySource, state: QueryState, options: CallOptions): Promise<Executor> {
+  refuseUnknownOptions('A query', options, callOptionNames)
   for (const { source: other } of state.included) await prepared(other.collection, options)
   return prepared(source.collection, options)
 }
+
+/** The options that every call of a query has. */
+export const callOptionNames: readonly string[] = optionNames<CallOptions>({ tx: true, signal: true })
 
 /** Runs a statement, and passes it to the advisor. */
 export async function runQuery(

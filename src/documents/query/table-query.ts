@@ -1,7 +1,9 @@
 /** A query over one table: the steps, each of which gives a new query, and the ways to read its results. */
+
 import { throwIfAborted } from '../../core/abort.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { maxPageBytes, type PageOptions } from '../../core/page.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
+import { maxPageBytes, type PageOptions, pageOptionNames } from '../../core/page.ts'
 import type { CallOptions } from '../collection.ts'
 import { InvalidQuery, NotOne } from '../errors.ts'
 import { reportDocuments } from '../execute.ts'
@@ -31,7 +33,7 @@ import type {
   WithIncluded,
 } from './query.ts'
 import { startWriting } from './render.ts'
-import { executorFor, runExplain, runQuery } from './run.ts'
+import { callOptionNames, executorFor, runExplain, runQuery } from './run.ts'
 import { toRow, wholeNumber, widthOf, writeCount, writeSelect } from './select.ts'
 import { everything, type QuerySource, type QueryState, renderFrom, write } from './state.ts'
 
@@ -104,8 +106,10 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
   include<const N extends string, Other, Many extends boolean = false>(
     name: N,
     others: Queryable<Other> | Query<Other>,
-    { from, to, many }: IncludeOptions<Doc, Other, Many>,
+    options: IncludeOptions<Doc, Other, Many>,
   ): Query<Doc, WithIncluded<Row, N, Other, Many>> {
+    refuseUnknownOptions('include', options, ['from', 'to', 'many'])
+    const { from, to, many } = options
     const other = internalsOf('query' in others ? others.query() : others)
     const local = placeIn(from(fieldsOf(documentScope), metaFields))
     const foreign = placeIn(to === undefined ? metaFields.id : to(fieldsOf(documentScope), metaFields))
@@ -188,7 +192,9 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     return { items: rows, total, page, pages: Math.ceil(total / size) }
   }
 
-  async page({ after, limit = defaultLimit, total = false, ...options }: PageCall = {}): Promise<CountedPage<Row>> {
+  async page(given: PageCall = {}): Promise<CountedPage<Row>> {
+    refuseUnknownOptions('page', given, [...callOptionNames, ...pageOptionNames, 'total'])
+    const { after, limit = defaultLimit, total = false, ...options } = given
     const { source, state } = this
     const { name } = source.collection
     if (wholeNumber('the limit of a page')(limit) === 0)
@@ -209,10 +215,9 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     return bookmarkTypes(this.state.order, startWriting(new Parameters(), layout, collection.name, 'd.'))
   }
 
-  async *iterate({
-    pageSize = defaultPageSize,
-    ...options
-  }: IterateOptions = {}): AsyncGenerator<Row, void, undefined> {
+  async *iterate(given: IterateOptions = {}): AsyncGenerator<Row, void, undefined> {
+    refuseUnknownOptions('iterate', given, [...callOptionNames, 'pageSize'])
+    const { pageSize = defaultPageSize, ...options } = given
     const { limit = Number.POSITIVE_INFINITY } = this.state
     let left = limit as number
     let mark: Bookmark | undefined
@@ -284,7 +289,9 @@ export class TableQuery<Doc, Row> implements Query<Doc, Row> {
     return { found, bytes, isCut }
   }
 
-  async explain({ analyze = false, ...options }: ExplainOptions = {}): Promise<string> {
+  async explain(given: ExplainOptions = {}): Promise<string> {
+    refuseUnknownOptions('explain', given, [...callOptionNames, 'analyze'])
+    const { analyze = false, ...options } = given
     const { source, state } = this
     const executor = await executorFor(source, state, options)
     const { text, parameters } = writeSelect(source, state, { ordered: state.offset !== undefined })

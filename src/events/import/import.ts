@@ -12,7 +12,7 @@ import { throwIfAborted } from '../../core/abort.ts'
 import { InvalidEvent, InvalidOption } from '../../core/errors.ts'
 import { elapsedMs, nextTurn } from '../../core/host.ts'
 import { checkName } from '../../core/name.ts'
-import { describe } from '../../core/options.ts'
+import { describe, optionNames, refuseUnknownOptions } from '../../core/options.ts'
 import { copyField } from '../../database/copy-text.ts'
 import { sql } from '../../database/sql.ts'
 import { type CheckedEvent, checkEvent } from '../append/prepare.ts'
@@ -30,12 +30,16 @@ export interface ImportOptions {
   signal?: AbortSignal | undefined
 }
 
+const importOptionNames: readonly string[] = optionNames<ImportOptions>({
+  ...{ name: true, chunkSize: true, onProgress: true, signal: true },
+})
+
 export interface ImportProgress {
   /** Events of the source so far, including those of an earlier run. */
   readonly events: number
   /** Of these, stored by an earlier run. */
   readonly resumed: number
-  /** The last position drawn; 0n if nothing was stored yet. */
+  /** The last position drawn; 0 if nothing was stored yet. */
   readonly position: number
   readonly eventsPerSecond: number
 }
@@ -68,6 +72,7 @@ export async function importEvents(
   options: ImportOptions,
   onChunk: () => void,
 ): Promise<ImportProgress> {
+  refuseUnknownOptions('store.events.import', options, importOptionNames)
   const chunkSize = options.chunkSize ?? 5000
   if (!Number.isInteger(chunkSize) || chunkSize < 1 || chunkSize > maxChunk)
     throw new InvalidOption({

@@ -8,24 +8,15 @@
  */
 import { nextTurn } from '../../core/host.ts'
 import { checkWhole, maxPosition, optionNames } from '../../core/options.ts'
-import { maxPageBytes } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import { LogRewound } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { settle } from '../order/order.ts'
+import { filteredRows } from './page.ts'
 import { checkPaging, readsAhead, rereadable } from './read.ts'
-import {
-  endOfPage,
-  eventColumns,
-  eventsOfCopy,
-  eventsOfRows,
-  isCopyCut,
-  isCut,
-  lastPosition,
-  storedColumns,
-} from './rows.ts'
+import { endOfPage, eventColumns, eventsOfCopy, eventsOfRows, isCopyCut, lastPosition } from './rows.ts'
 import { inPages } from './sequence.ts'
 
 /**
@@ -72,7 +63,6 @@ export const readLogOptionNames: readonly string[] = optionNames<ReadLogOptions>
   ...{ ...filterFields, from: true, to: true, limit: true, pageSize: true, includeArchived: true, signal: true },
 })
 
-const window = 10_000
 const copyPage = 2_000
 /** The first page is small, so that its events come soon, and each is four times as large as the one before. */
 const firstPage = 100
@@ -220,72 +210,6 @@ function filteredPages(log: Log, executor: Executor, options: ReadLogOptions): P
   }
 }
 
-/** The rows of one page, and how far it looked. */
-export async function filteredRows(
-  log: Log,
-  executor: Executor,
-  options: ReadLogOptions,
-  after: number,
-  end: number,
-  limit: number,
-): Promise<{ rows: unknown[][]; reached: number }> {
-  const { streams = null, categories = null, correlationId = null, includeArchived = false } = options
-  const headers = options.headers === undefined ? null : JSON.stringify(options.headers)
-  const types = options.types?.flatMap(type => log.upcasters.sourcesOf(type)) ?? null
-  const filtered = types !== null || streams !== null || categories !== null || headers !== null
-  const to = filtered && correlationId === null && end - after > window ? after + window : end
-  const rows = await executor.runArrays(
-    correlationId === null
-      ? sql`/* events.read_log */
-          select ${eventColumns}, total
-          from (
-            select ${storedColumns}, sum(bytes) over (order by position rows unbounded preceding) as total
-            from ${log.names.events} as e
-            where position > ${after}::bigint
-              and position <= ${to}::bigint
-              and (${types}::text[] is null or type = any(${types}::text[]))
-              and (${streams}::text[] is null or stream = any(${streams}::text[]))
-              and (${categories}::text[] is null or (
-                split_part(stream, '-', 1) = any(${categories}::text[])
-                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
-              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
-              and (${includeArchived}::boolean or not exists (
-                select from ${log.names.streams} as archived
-                where archived.stream = e.stream
-                  and archived.archived_at is not null))
-            order by position
-            limit ${limit}::integer) as page
-          where total - bytes < ${maxPageBytes}::bigint
-          order by position`
-      : sql`/* events.read_correlation */
-          select ${eventColumns}, total
-          from (
-            select ${storedColumns}, sum(bytes) over (order by position rows unbounded preceding) as total
-            from ${log.names.events} as e
-            where correlation_id = ${correlationId}::text
-              and position > ${after}::bigint
-              and position <= ${to}::bigint
-              and (${types}::text[] is null or type = any(${types}::text[]))
-              and (${streams}::text[] is null or stream = any(${streams}::text[]))
-              and (${categories}::text[] is null or (
-                split_part(stream, '-', 1) = any(${categories}::text[])
-                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
-              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
-              and (${includeArchived}::boolean or not exists (
-                select from ${log.names.streams} as archived
-                where archived.stream = e.stream
-                  and archived.archived_at is not null))
-            order by position
-            limit ${limit}::integer) as page
-          where total - bytes < ${maxPageBytes}::bigint
-          order by position`,
-  )
-  return { rows, reached: rows.length < limit && !isCut(rows) ? to : (rows.at(-1)![0] as number) }
-}
-
 export function checkPosition(option: string, position: unknown): void {
   if (position !== undefined) checkWhole(option, position as number, 0, maxPosition)
 }
-
-/** A bare UUID has no category, although it has dashes. */
-export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'

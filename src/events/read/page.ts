@@ -5,12 +5,13 @@
  */
 import { canonicalJson } from '../../core/json.ts'
 import { category } from '../../core/name.ts'
+import { maxPageBytes } from '../../core/page.ts'
 import { newline } from '../../database/copy-text.ts'
 import type { Executor } from '../../database/database.ts'
-import { literal, numeral } from '../../database/sql.ts'
+import { literal, numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
-import { type EventFilter, filteredRows } from './log.ts'
+import type { EventFilter, ReadLogOptions } from './log.ts'
 import { rereadable } from './read.ts'
 import {
   endOfPage,
@@ -20,8 +21,10 @@ import {
   eventsOfRows,
   eventTooLarge,
   isCopyCut,
+  isCut,
   lastPosition,
   rawEventOfRow,
+  storedColumns,
 } from './rows.ts'
 
 export interface PageRequest {
@@ -64,6 +67,75 @@ export async function pageOfRows(log: Log, rows: readonly unknown[][], reached: 
   const { events, faults } = await shaped(log, rows)
   return { events, reached, faults: withLargeEvents(events, faults), bytes }
 }
+
+/** A rare type must not make one statement look at the whole log. */
+const window = 10_000
+
+/** The rows of one page, and how far it looked. */
+export async function filteredRows(
+  log: Log,
+  executor: Executor,
+  options: ReadLogOptions,
+  after: number,
+  end: number,
+  limit: number,
+): Promise<{ rows: unknown[][]; reached: number }> {
+  const { streams = null, categories = null, correlationId = null, includeArchived = false } = options
+  const headers = options.headers === undefined ? null : JSON.stringify(options.headers)
+  const types = options.types?.flatMap(type => log.upcasters.sourcesOf(type)) ?? null
+  const filtered = types !== null || streams !== null || categories !== null || headers !== null
+  const to = filtered && correlationId === null && end - after > window ? after + window : end
+  const rows = await executor.runArrays(
+    correlationId === null
+      ? sql`/* events.read_log */
+          select ${eventColumns}, total
+          from (
+            select ${storedColumns}, sum(bytes) over (order by position rows unbounded preceding) as total
+            from ${log.names.events} as e
+            where position > ${after}::bigint
+              and position <= ${to}::bigint
+              and (${types}::text[] is null or type = any(${types}::text[]))
+              and (${streams}::text[] is null or stream = any(${streams}::text[]))
+              and (${categories}::text[] is null or (
+                split_part(stream, '-', 1) = any(${categories}::text[])
+                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+              and (${includeArchived}::boolean or not exists (
+                select from ${log.names.streams} as archived
+                where archived.stream = e.stream
+                  and archived.archived_at is not null))
+            order by position
+            limit ${limit}::integer) as page
+          where total - bytes < ${maxPageBytes}::bigint
+          order by position`
+      : sql`/* events.read_correlation */
+          select ${eventColumns}, total
+          from (
+            select ${storedColumns}, sum(bytes) over (order by position rows unbounded preceding) as total
+            from ${log.names.events} as e
+            where correlation_id = ${correlationId}::text
+              and position > ${after}::bigint
+              and position <= ${to}::bigint
+              and (${types}::text[] is null or type = any(${types}::text[]))
+              and (${streams}::text[] is null or stream = any(${streams}::text[]))
+              and (${categories}::text[] is null or (
+                split_part(stream, '-', 1) = any(${categories}::text[])
+                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+              and (${includeArchived}::boolean or not exists (
+                select from ${log.names.streams} as archived
+                where archived.stream = e.stream
+                  and archived.archived_at is not null))
+            order by position
+            limit ${limit}::integer) as page
+          where total - bytes < ${maxPageBytes}::bigint
+          order by position`,
+  )
+  return { rows, reached: rows.length < limit && !isCut(rows) ? to : (rows.at(-1)![0] as number) }
+}
+
+/** A bare UUID has no category, although it has dashes. */
+export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
 
 /** Whether the page is fetched as raw COPY bytes, so that it can be prefetched before decoding. */
 export function isCopied({ filter, after, to, limit }: PageRequest): boolean {
@@ -178,8 +250,6 @@ export interface CopiedPage {
 }
 
 const fewEvents = 1_000
-/** A rare type must not make one statement look at the whole log. */
-const window = 10_000
 
 /** Whether a page is large enough, and the filter needs no parameters. */
 export function isWorthCopying(filter: EventFilter, after: number, to: number, limit: number): boolean {

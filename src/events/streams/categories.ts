@@ -7,7 +7,7 @@
 import { category } from '../../core/name.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../log.ts'
-import { uuidPattern } from '../read/log.ts'
+import { uuidPattern } from '../read/page.ts'
 
 export interface Categories {
   readonly items: readonly Category[]

@@ -21,7 +21,7 @@ import { prepareParts, tombstoneType } from '../append/prepare.ts'
 import { type Append, sendBatch } from '../append/send.ts'
 import { StreamNotFound } from '../errors.ts'
 import type { Log } from '../log.ts'
-import { uuidPattern } from '../read/log.ts'
+import { uuidPattern } from '../read/page.ts'
 import { type Categories, readCategories } from './categories.ts'
 
 /** A stream, as `store.streams.list()` shows it. */

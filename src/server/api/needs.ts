@@ -1,4 +1,4 @@
-/** What needs a person, from the figures: in the order of urgency, at most twenty. */
+/** The matters that need a person, from the figures: in the order of urgency, at most twenty. */
 import { counted } from '../../core/core.ts'
 import type { LogState } from '../../events/events.ts'
 import type { Figures, Need } from './contract.ts'

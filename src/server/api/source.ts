@@ -1,5 +1,5 @@
 /**
- * What the API needs of a store. The server stands below `store.ts`, so it names the parts that it calls; a `Store` fits
+ * The parts of a store that the API needs. The server stands below `store.ts`, so it names the parts that it calls; a `Store` fits
  * as it is. All of them are public: the API can do nothing that a program cannot.
  */
 import type { Audit } from '../../audit/audit.ts'

@@ -14,7 +14,7 @@ import { gunzipSync } from 'node:zlib'
 import type { Identity } from '../access/access.ts'
 import type { Assets } from './assets.ts'
 
-/** What the program needs to know before its first request: the JSON in the element `#boot` of the page. */
+/** The facts that the program needs before its first request: the JSON in the element `#boot` of the page. */
 export interface Boot {
   /** `''` or `/admin/rillflow`: all addresses of the program begin with it. */
   readonly base: string

@@ -12,6 +12,7 @@ import { join, resolve } from 'node:path'
 import { throwIfAborted } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { randomId } from '../../core/host.ts'
+import { optionNames, refuseUnknownOptions } from '../../core/options.ts'
 import type { Database } from '../../database/database.ts'
 import { FolderNotEmpty } from '../../database/errors.ts'
 import { sql } from '../../database/sql.ts'
@@ -32,6 +33,10 @@ export interface RestoreOptions {
   signal?: AbortSignal | undefined
   onProgress?: ((progress: RestoreProgress) => void) | undefined
 }
+
+const restoreOptionNames: readonly string[] = optionNames<RestoreOptions>({
+  ...{ input: true, folder: true, toPosition: true, signal: true, onProgress: true },
+})
 
 export interface RestoreProgress extends Omit<BackupProgress, 'phase'> {
   readonly phase: 'verifying' | 'copying' | 'opening' | 'cutting'
@@ -56,6 +61,7 @@ export interface RestoreResult {
  * ```
  */
 export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
+  refuseUnknownOptions('restoreBackup', options, restoreOptionNames)
   const { toPosition, signal, onProgress } = options
   const [input, folder] = [resolve(options.input), resolve(options.folder)]
   await refuseFull(folder)

@@ -9,7 +9,7 @@
  *     schema       the steps of the next sync, and whether they lock                          (tables.ts)
  *
  * Each check gives its findings as the doctor does. An error is something that would break; a warning is something to know.
- * What is sampled can miss a fault; the rehearsal of executions is of all of them.
+ * A sample can miss a fault; the rehearsal of executions is of all of them.
  *
  * What can fail: a check that cannot be made, for instance because the schema is older than this version, gives a warning
  * that says so, and the others are made.

@@ -1,4 +1,4 @@
-/** What each consumer does about an event. */
+/** The verdict of each consumer about an event. */
 
 import type { Consumer, ConsumerFilter } from '../../consumers/consumer.ts'
 import type { ConsumerStatus } from '../../consumers/status.ts'

@@ -7,9 +7,11 @@
  *
  * The cost is bounded by the number of consumers and handlers, and by the open executions of one workflow.
  */
+
 import type { ConsumerAdministration } from '../../consumers/administration.ts'
 import type { Consumer } from '../../consumers/consumer.ts'
 import type { DeadLetters } from '../../consumers/dead-letters/dead-letters.ts'
+import { refuseUnknownOptions } from '../../core/options.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Events } from '../../events/events.ts'
 import type { WorkflowStatus } from '../../workflows/status.ts'
@@ -57,7 +59,10 @@ export interface ExplainParts {
 
 /** Undefined if the log has no such event. */
 export async function explain(parts: ExplainParts, target: ExplainTarget): Promise<Explanation | undefined> {
-  if (typeof target !== 'string') return explainWorkflow(parts, target.workflow)
+  if (typeof target !== 'string') {
+    refuseUnknownOptions('store.explain', target, ['workflow'])
+    return explainWorkflow(parts, target.workflow)
+  }
   const event = await parts.events.get(target)
   if (event === undefined) return undefined
   const { settled, heldBackBy } = await parts.events.settled()

@@ -1,4 +1,4 @@
-/** What each handler does about an event, and what the open executions of a workflow wait for. */
+/** The verdict of each handler about an event, and the reasons why open executions of a workflow wait. */
 import { counted } from '../../core/core.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { everyItem } from '../../core/page.ts'

@@ -46,7 +46,10 @@ export function openHandlers(log: Log, hints: WorkflowHints, registered: () => s
       await resumeHandler(log, nameOf(handler))
       hints.ready()
     },
-    retire: (handler, { version } = {}) => retireHandler(log, nameOf(handler), version),
+    async retire(handler, options = {}) {
+      refuseUnknownOptions('store.workflows.handlers.retire', options, ['version'])
+      await retireHandler(log, nameOf(handler), options.version)
+    },
   }
 }
 

@@ -72,7 +72,7 @@ export interface WorkflowInsight {
   mermaid(options?: TreeOptions): Promise<string>
   /** The steps, sleeps and waits of its executions that are open, or have open dead letters; at most 1000. */
   steps(): Promise<RecordedStep[]>
-  /** What its open executions wait for: events and children. */
+  /** The events and children that its open executions wait for. */
   waits(): Promise<OpenWait[]>
   /** Its open joins, with what has arrived. */
   joins(): Promise<JoinDescription[]>

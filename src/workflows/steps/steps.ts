@@ -137,7 +137,7 @@ interface TimedCall {
   readonly signal: AbortSignal
 }
 
-/** What a call does after its time counts no longer. */
+/** A call that goes on after its time has no effect. */
 async function timed<T>(
   { handler, step, timeoutMs, clock, signal }: TimedCall,
   doIt: (signal: AbortSignal) => T | Promise<T>,

@@ -76,8 +76,9 @@ export interface Lanes {
 export function openLanes(log: Log, hints: WorkflowHints): Lanes {
   return {
     list: async (options = {}) => listLanes(log, options),
-    async unpark(handler, { key } = {}) {
-      const count = await unpark(log, checkName('Handler', nameOf(handler)), key)
+    async unpark(handler, options = {}) {
+      refuseUnknownOptions('store.workflows.lanes.unpark', options, ['key'])
+      const count = await unpark(log, checkName('Handler', nameOf(handler)), options.key)
       if (count > 0) hints.ready()
       return count
     },

@@ -145,7 +145,7 @@ export function summaryLine({ colour, width = Number.POSITIVE_INFINITY }: Style,
   return colour.dim(line(followers, deadLetters.open === 0 ? failed : colour.red(failed)))
 }
 
-/** What runs, and lines to copy into a second terminal. */
+/** The running parts, and lines to copy into a second terminal. */
 function introduction(
   style: Style,
   { opened, work, url, isShop }: { opened: Opened; work: Work; url: string; isShop: boolean },

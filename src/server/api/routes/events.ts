@@ -66,7 +66,7 @@ export const eventRoutes: readonly Route[] = [
       const event = await store.events.get(parameters.id)
       if (event === undefined) throw noEvent()
       const shown = redact.event(event)
-      // What was redacted must not come back as text.
+      // Redacted values must not come back as text.
       if (query.raw !== true || shown !== event) return shown
       return { ...shown, stored: await store.events.stored(parameters.id) }
     },
