@@ -1,9 +1,10 @@
 /**
- * The host of the library: time, timers, turns of the event loop, and chance. The folders above `database/` take them from
+ * The host of the library: time, timers, turns of the event loop, chance, and the load of the process. The folders above `database/` take them from
  * here, directly or as the `systemClock`, and nothing from the globals of Node: a simulation replaces the host, and then
  * the same seed gives the same run.
  */
 import { randomFillSync, randomUUID } from 'node:crypto'
+import { performance } from 'node:perf_hooks'
 
 export interface Host {
   /** Milliseconds since 1970. */
@@ -19,6 +20,9 @@ export interface Host {
   randomId(): string
   /** Fills the whole block with random bytes. */
   fillRandom(block: Uint8Array): unknown
+  readonly processId: number
+  /** Each call of the function gives the share of the time since the call before in which the thread was busy, from 0 to 1. */
+  watchLoad(): () => number
 }
 
 /** A timer that has begun. Both may be called at any time and more than once. */
@@ -36,6 +40,8 @@ const node: Host = {
   chance: () => Math.random(),
   randomId: randomUUID,
   fillRandom: randomFillSync,
+  processId: process.pid,
+  watchLoad,
 }
 
 let host = node
@@ -58,6 +64,14 @@ export function inNextTurn(fn: () => void): void {
 
 export function nextTurn(): Promise<void> {
   return new Promise(resolve => host.inNextTurn(resolve))
+}
+
+export function processId(): number {
+  return host.processId
+}
+
+export function watchHostLoad(): () => number {
+  return host.watchLoad()
 }
 
 export function chance(): number {
@@ -97,5 +111,15 @@ function startTimer(fn: () => void, ms: number): HostTimer {
       isHeld = false
       handle.unref()
     },
+  }
+}
+
+function watchLoad(): () => number {
+  let before = performance.eventLoopUtilization()
+  return () => {
+    const now = performance.eventLoopUtilization()
+    const { utilization } = performance.eventLoopUtilization(now, before)
+    before = now
+    return utilization
   }
 }

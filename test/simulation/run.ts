@@ -1,7 +1,7 @@
 /**
  * Many seeds: `npm run simulate -- --seeds 1000`, with `--from` another first one than 1.
  *
- * It prints a digest of all traces, which is the same in every process that runs these seeds on the same code.
+ * It prints a digest of all traces, by which two runs of the same seeds on the same code can be compared.
  *
  * A plan that fails is made smaller, twice checked, and written to `test/simulation/failed/`, whose plans are run by
  * `simulation.test.ts` from then on.

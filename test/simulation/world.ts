@@ -113,6 +113,8 @@ export function openWorld(engine: Database, { seed, faults, maxSteps, maxMs }: W
     fillRandom(block) {
       for (let at = 0; at < block.length; at++) block[at] = Math.floor(random() * 256)
     },
+    processId: 1,
+    watchLoad: () => () => 0,
   })
 
   const world: World = {

@@ -1,6 +1,6 @@
 /** The process of a runner, as its heartbeats tell it: where it is, what it runs, and how busy its thread is. */
 import { hostname } from 'node:os'
-import { performance } from 'node:perf_hooks'
+import { processId, watchHostLoad } from '../../core/host.ts'
 import { packageVersion } from '../../core/package-version.ts'
 
 export interface RunnerProcess {
@@ -15,13 +15,7 @@ export interface RunnerProcess {
 
 /** Each call gives the share since the call before. */
 export function processReport(): () => RunnerProcess {
-  const { pid, version: node } = process
-  const known = { host: hostname(), pid, version: packageVersion(), node: node.slice(1) }
-  let before = performance.eventLoopUtilization()
-  return () => {
-    const now = performance.eventLoopUtilization()
-    const { utilization } = performance.eventLoopUtilization(now, before)
-    before = now
-    return { ...known, busy: Math.round(utilization * 1000) / 1000 }
-  }
+  const known = { host: hostname(), pid: processId(), version: packageVersion(), node: process.version.slice(1) }
+  const load = watchHostLoad()
+  return () => ({ ...known, busy: Math.round(load() * 1000) / 1000 })
 }
