@@ -82,7 +82,7 @@ async function applyUntraced(given: Omit<Work, 'openings'>, page: Page): Promise
 }
 
 async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
-  const { events, faults, reached } = page
+  const { events, faults, reached, bytes } = page
   const work: Work = { ...given, openings: given.breaker?.openings() ?? 0, faults }
   const bad =
     faults.size === 0 || given.consumer.takesFaults === true
@@ -91,7 +91,7 @@ async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<B
   if (bad >= 0) return failAt(work, events, bad, faults.get(events[bad]!.position))
   if (work.attempts === 0) {
     const done = await work.consumer.handleAtOnce?.(events, {
-      ...{ fence: work.lease.fence, from: work.from, checkpoint: reached, faults },
+      ...{ fence: work.lease.fence, from: work.from, checkpoint: reached, faults, bytes },
       isAbandoned: work.lease.isAbandoned ?? false,
     })
     if (done !== undefined) return allApplied(events, reached, done.isPaused)
