@@ -1,4 +1,4 @@
-/** The chaos tests, the models and moves for as long as it takes to trust them: `npm run test:chaos`. */
+/** The chaos tests, the models and the hostile strings for as long as it takes to trust them: `npm run test:chaos`. */
 import { defineConfig } from 'vitest/config'
 import { engineProjects, shared } from './vitest.config.ts'
 
@@ -8,7 +8,7 @@ export default defineConfig({
   test: {
     ...shared,
     projects: engineProjects({
-      folders: ['chaos', 'model', 'tenants/moving'],
+      folders: ['chaos', 'model', 'hostile'],
       env: { RILLFLOW_CHAOS: 'long' },
       testTimeout: HOUR_MS,
     }),

@@ -1,6 +1,7 @@
 /** The runner that holds each consumer, as a matrix: a row for each consumer, a column for each runner. */
-import type { AnswerOf } from '../api/routes.ts'
+
 import { pageUrl } from '../api/place.ts'
+import type { AnswerOf } from '../api/routes.ts'
 import { shortId } from '../parts/format.ts'
 import { Shape } from '../parts/icon.tsx'
 import { Panel } from '../parts/parts.tsx'

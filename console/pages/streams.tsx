@@ -20,7 +20,11 @@ export function StreamsPage() {
   const address = useAddress()
   const { category, prefix, state = 'open', after } = address.query
   const isRecent = state === 'recent'
-  const streams = useReading('GET /streams', { query: { category, prefix, state, after, limit: 100 }, everyMs: 10_000, when: !isRecent })
+  const streams = useReading('GET /streams', {
+    query: { category, prefix, state, after, limit: 100 },
+    everyMs: 10_000,
+    when: !isRecent,
+  })
   const categories = useReading('GET /streams/categories')
   const columns = useMemo(() => streamColumns(), [])
   return (

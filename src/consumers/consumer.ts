@@ -108,6 +108,8 @@ export interface AtOnceContext {
   /** The checkpoint once these events are applied. */
   readonly checkpoint: number
   readonly faults: ReadonlyMap<number, unknown>
+  /** How much the events take, about. */
+  readonly bytes: number
   /** Whether the holder before has let the lease expire. */
   readonly isAbandoned: boolean
 }

@@ -5,7 +5,7 @@
  *
  *     events 1 … n ──► fold ──► state 1 … n ──► differences by path ──► blame: path ─► event
  *
- * Limits: 20 000 events are folded by one call, 200 states are returned, 5000 paths are blamed.
+ * Limits: 20 000 events are folded by one call, 200 states of together 8 MiB are returned, 5000 paths are blamed.
  */
 import type { Aggregate } from '../aggregates/aggregate.ts'
 import { readSnapshots, type StoredSnapshot } from '../aggregates/snapshot.ts'
@@ -14,6 +14,7 @@ import { InvalidOption } from '../core/errors.ts'
 import { pathText } from '../core/json.ts'
 import { nearestName } from '../core/name.ts'
 import { checkWhole, refuseUnknownOptions } from '../core/options.ts'
+import { maxPageBytes } from '../core/page.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { readStream } from '../events/read/read.ts'
@@ -24,7 +25,7 @@ export interface States {
   list(): FoldDescription[]
   /** The state of a stream at a version or a time; without one, now. */
   at(of: Named, stream: string, when?: StateTime): Promise<StateAt>
-  /** The states after each event from one version to another, at most 200. */
+  /** The states after each event from one version to another, at most 200. The list ends early with the state that reaches 8 MiB. */
   steps(of: Named, stream: string, range: { from: number; to: number }): Promise<StateStep[]>
   /** The snapshots that are stored of a stream: one for each shape that its state has had. */
   snapshots(stream: string): Promise<StoredSnapshot[]>
@@ -108,11 +109,11 @@ export function openStates(log: Log): StatesRegistry {
       async at(of, stream, when = {}) {
         refuseUnknownOptions('store.states.at', when, ['version', 'at'])
         const folding = find(of)
-        let last: StateAt = { version: 0, state: folding.show(folding.initial()) }
-        await foldEach(log, folding, stream, { to: when.version, until: when.at }, (state, event) => {
-          last = { version: event.version, state: folding.show(state) }
+        let version = 0
+        const state = await foldEach(log, folding, stream, { to: when.version, until: when.at }, (_, event) => {
+          version = event.version
         })
-        return last
+        return { version, state: folding.show(state) }
       },
       async steps(of, stream, range) {
         refuseUnknownOptions('store.states.steps', range, ['from', 'to'])
@@ -122,11 +123,16 @@ export function openStates(log: Log): StatesRegistry {
         const folding = find(of)
         const steps: StateStep[] = []
         let before: unknown = folding.show(folding.initial())
+        let bytes = 0
         await foldEach(log, folding, stream, { to }, (state, event) => {
-          if (event.version < from - 1) return
+          if (event.version < from - 1) return undefined
           const shown = folding.show(state)
-          if (event.version >= from) steps.push(stepOf(event, before, shown))
+          if (event.version >= from) {
+            steps.push(stepOf(event, before, shown))
+            bytes += JSON.stringify(shown).length
+          }
           before = shown
+          return bytes >= maxPageBytes ? 'enough' : undefined
         })
         return steps
       },
@@ -179,8 +185,8 @@ async function foldEach(
   folding: Folding,
   stream: string,
   { to, until }: { to?: number | undefined; until?: Date | undefined },
-  take: (state: unknown, event: RecordedEvent) => void,
-): Promise<void> {
+  take: (state: unknown, event: RecordedEvent) => unknown,
+): Promise<unknown> {
   let state = folding.initial()
   let count = 0
   for await (const event of readStream(log, log.database, stream, { to, until, includeArchived: true })) {
@@ -190,8 +196,9 @@ async function foldEach(
         reason: `Stream "${stream}" has more than ${maxEvents} events up to there, which are too many to fold for a look.`,
       })
     state = folding.fold(state, event)
-    take(state, event)
+    if (take(state, event) === 'enough') break
   }
+  return state
 }
 
 function stepOf(event: RecordedEvent, before: unknown, state: unknown): StateStep {

@@ -2,7 +2,13 @@
 import { fileURLToPath } from 'node:url'
 
 /** The folders of the library: a source map may lead from the built files to their sources. */
-const library = ['../', '../../src/', '../../dist/'].map(folder => fileURLToPath(new URL(folder, import.meta.url)))
+const library = foldersAt(import.meta.url)
+
+/** None in a bundle in the format of CommonJS, which has no address. */
+function foldersAt(url: string | undefined): string[] {
+  if (url === undefined) return []
+  return ['../', '../../src/', '../../dist/'].map(folder => fileURLToPath(new URL(folder, url)))
+}
 
 /**
  * Of the calls that are outside of the library, the one that the library itself has made: a handler, or the code of one of

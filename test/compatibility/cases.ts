@@ -190,6 +190,19 @@ const bundlers: Case[] = [
   },
   {
     group: 'Bundlers',
+    name: 'esbuild, CommonJS',
+    run: (workspace, servers) =>
+      bundled(workspace, servers, 'esbuild', async folder => {
+        // This format has no `await` outside of functions.
+        const [, imports, rest] = /(import [\s\S]*?'rillflow'\n)([\s\S]*)/.exec(await programText('shop.mjs'))!
+        await folder.write('main.mjs', `${imports}main()\nasync function main() {${rest}}`)
+        const args = ['main.mjs', '--bundle', '--platform=node', '--format=cjs', '--outfile=out/shop.cjs']
+        await folder.run('node_modules/.bin/esbuild', [...args, '--external:pg', '--external:@electric-sql/pglite'])
+        await folder.write('out/shop.mjs', `import './shop.cjs'`)
+      }),
+  },
+  {
+    group: 'Bundlers',
     name: 'webpack',
     run: (workspace, servers) =>
       bundled(workspace, servers, 'webpack', async folder => {
@@ -230,6 +243,8 @@ const rollupPlugins = `
   import commonjs from '@rollup/plugin-commonjs'
   import json from '@rollup/plugin-json'`
 
+let bundles = 0
+
 async function bundled(
   workspace: Workspace,
   servers: Servers,
@@ -237,9 +252,9 @@ async function bundled(
   build: (folder: Folder) => Promise<unknown>,
 ): Promise<Seen> {
   const plugins = tool === 'rollup' ? ['node-resolve', 'commonjs', 'json'].map(name => `@rollup/plugin-${name}`) : []
-  const folder = await workspace.folder(`bundler-${tool}`, [tool, ...plugins])
+  const folder = await workspace.folder(`bundler-${tool}-${++bundles}`, [tool, ...plugins])
   await build(folder)
-  await worksOn(folder, 'node', ['out/shop.mjs'], onServer(await servers.url(18), tool))
+  await worksOn(folder, 'node', ['out/shop.mjs'], onServer(await servers.url(18), `${tool}_${bundles}`))
   await worksOn(folder, 'node', ['out/shop.mjs'])
   return { version: await folder.version(tool), note: 'With `pg` and `@electric-sql/pglite` left outside.' }
 }

@@ -1,6 +1,6 @@
 /** Programs that a bundler has made one file of: they load, and an embedded engine without its files says which it lacks. */
 import { execFile } from 'node:child_process'
-import { copyFile, mkdtemp, rm } from 'node:fs/promises'
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
@@ -39,6 +39,27 @@ async function answerOf(file: string): Promise<unknown> {
 
 test('a bundle in the format of CommonJS loads, and its embedded engine says which file it misses', async () => {
   expect(await answerOf('shop.cjs')).toEqual({ code: 'engine_file_missing', file: join(folder, 'pglite.wasm') })
+})
+
+test('every entry of the package loads as a bundle in the format of CommonJS', async () => {
+  const { exports } = JSON.parse(await readFile('package.json', 'utf8')) as { exports: Record<string, string> }
+  const built = Object.values(exports).filter(path => path.endsWith('.js'))
+  const entryPoints = built.map(path => path.replace('./dist/', 'src/').replace(/js$/, 'ts'))
+  const common = { bundle: true, platform: 'node', target: 'node20', logLevel: 'silent' } as const
+  await build({
+    ...common,
+    entryPoints,
+    format: 'cjs',
+    outbase: 'src',
+    outdir: folder,
+    outExtension: { '.js': '.cjs' },
+  })
+
+  const files = built.map(path => join(folder, path.replace('./dist/', '').replace(/js$/, 'cjs')))
+  const all = `console.log(JSON.stringify(${JSON.stringify(files)}.map(file => Object.keys(require(file)).length > 0)))`
+  await writeFile(join(folder, 'all.cjs'), all)
+
+  expect(await answerOf('all.cjs')).toEqual(built.map(() => true))
 })
 
 test('a fully bundled embedded engine says which file it misses, and runs with its files next to the bundle', async () => {

@@ -24,7 +24,9 @@ export function Steps({ workflow, executionId }: { workflow: string; executionId
             <span class="cut">
               {each.name}{' '}
               <span class="faint">
-                {each.result === undefined || each.result === null ? (
+                {each.isCut === true ? (
+                  '→ too large to show'
+                ) : each.result === undefined || each.result === null ? (
                   each.kind
                 ) : (
                   <>

@@ -87,7 +87,7 @@ async function applyUntraced(given: Omit<Work, 'openings'>, page: Page): Promise
 async function applyEvents(given: Omit<Work, 'openings'>, whole: Page): Promise<BatchOutcome> {
   const parked = await parkPage(given, whole)
   if ('processed' in parked) return parked
-  const { events, faults, reached } = parked
+  const { events, faults, reached, bytes } = parked
   const work: Work = { ...given, openings: given.breaker?.openings() ?? 0, faults }
   const bad =
     faults.size === 0 || given.consumer.takesFaults === true
@@ -96,7 +96,7 @@ async function applyEvents(given: Omit<Work, 'openings'>, whole: Page): Promise<
   if (bad >= 0) return failAt(work, events, bad, faults.get(events[bad]!.position))
   if (work.attempts === 0) {
     const done = await work.consumer.handleAtOnce?.(events, {
-      ...{ fence: work.lease.fence, from: work.from, checkpoint: reached, faults },
+      ...{ fence: work.lease.fence, from: work.from, checkpoint: reached, faults, bytes },
       isAbandoned: work.lease.isAbandoned ?? false,
     })
     if (done !== undefined) return allApplied(events, reached, done.isPaused)

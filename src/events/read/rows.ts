@@ -43,25 +43,32 @@ const largeMark = 1_000_000_000
 export const eventColumns: Identifier = new Identifier(eventColumnsText(''))
 
 /**
- * The same of a joined table, with other expressions in the place of some columns. An event that is too large to be read
+ * The same of a joined table; `others` makes another expression of that of a column. An event that is too large to be read
  * has a schema version beyond `largeMark`, and no data.
  */
 export function eventColumnsOf(
   table: string,
-  others: Readonly<Partial<Record<(typeof columns)[number], string>>> = {},
+  others: Readonly<Partial<Record<(typeof columns)[number], (shown: string) => string>>> = {},
 ): Fragment {
   return new Fragment([eventColumnsText(`${table}.`, others)], [])
 }
 
-function eventColumnsText(prefix: string, others: Readonly<Partial<Record<string, string>>> = {}): string {
+function eventColumnsText(
+  prefix: string,
+  others: Readonly<Partial<Record<string, (shown: string) => string>>> = {},
+): string {
   const isLarge = `${prefix}bytes > ${maxReadBytes}`
   const shown: Partial<Record<string, string>> = {
     schema_version: `${prefix}schema_version + case when ${isLarge} then ${largeMark} else 0 end`,
     data: `case when ${isLarge} then 'null' else ${prefix}data end`,
     headers: `case when ${isLarge} then null else ${prefix}headers end`,
-    ...others,
   }
-  return columns.map(name => shown[name] ?? `${prefix}${name}`).join(', ')
+  return columns
+    .map(name => {
+      const text = shown[name] ?? `${prefix}${name}`
+      return others[name]?.(text) ?? text
+    })
+    .join(', ')
 }
 
 /*

@@ -6,12 +6,10 @@ import { identifier, sql } from '../../database/sql.ts'
 import type { Shapes, TableShape } from '../table-shape.ts'
 import { documentTables, readStreamRows, upToPosition } from './copy-selection.ts'
 import { ImportDiffers } from './errors.ts'
-import { firstKey, type Key, type PageRow, readPage } from './rows.ts'
+import { firstKey, type Key, type PageRequest, type PageRow, readPage } from './rows.ts'
 import type { OnStep, SelectionCopy } from './selection.ts'
 
 const rowsPerPage = 500
-/** One more than a page of the target has, because a further row in the source is a difference. */
-const sourceRowsPerPage = rowsPerPage + 1
 
 export async function compareSelection(
   copy: SelectionCopy,
@@ -22,9 +20,11 @@ export async function compareSelection(
   const { source, state } = copy
   const tables = collections.flatMap(name => documentTables(shapes, name))
   const events = shapes.get('events')!
-  const limit = sourceRowsPerPage
-  await compareTable(copy, events, 'stream', onStep, (after, upTo, among) =>
-    readPage(source, events, { name: 'stream', after, upTo, among, limit, where: upToPosition(copy) }),
+  // One row more than the page of the target has, because a further row in the source is a difference.
+  const read = async (table: TableShape, page: readonly PageRow[], request: Omit<PageRequest, 'limit'>) =>
+    (await readPage(source, table, { ...request, limit: page.length + 1, maxBytes: Number.MAX_SAFE_INTEGER })).rows
+  await compareTable(copy, events, 'stream', onStep, (after, upTo, among, page) =>
+    read(events, page, { name: 'stream', after, upTo, among, where: upToPosition(copy) }),
   )
   await compareTable(copy, shapes.get('streams')!, 'stream', onStep, (_after, _upTo, _among, page) =>
     readStreamRows(
@@ -33,8 +33,8 @@ export async function compareSelection(
     ),
   )
   for (const table of tables)
-    await compareTable(copy, table, 'id', onStep, (after, upTo, among) =>
-      readPage(source, table, { name: 'id', after, upTo, among, limit }),
+    await compareTable(copy, table, 'id', onStep, (after, upTo, among, page) =>
+      read(table, page, { name: 'id', after, upTo, among }),
     )
   await compareCount(copy, ['events'], state.events)
   await compareCount(copy, ['streams'], state.streams)
@@ -47,7 +47,7 @@ type ReadSource = (
   upTo: Key | undefined,
   among: readonly string[],
   page: readonly PageRow[],
-) => Promise<PageRow[]>
+) => Promise<readonly PageRow[]>
 
 async function compareTable(
   copy: SelectionCopy,
@@ -58,8 +58,8 @@ async function compareTable(
 ): Promise<void> {
   for (let after = firstKey, isMore = true; isMore; ) {
     onStep('comparing', table.name)
-    const page = await readPage(copy.target, table, { name, after, limit: rowsPerPage })
-    isMore = page.length === rowsPerPage
+    const { rows: page, isMore: hasNext } = await readPage(copy.target, table, { name, after, limit: rowsPerPage })
+    isMore = hasNext
     // The last name of the page before is included, because rows at its end may be missing in the target.
     const among = [...new Set([after[0], ...page.map(({ key }) => key[0])])]
     const found = await readSource(after, isMore ? page.at(-1)!.key : undefined, among, page)

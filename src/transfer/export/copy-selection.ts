@@ -8,6 +8,7 @@
  */
 import { InvalidOption } from '../../core/errors.ts'
 import { category } from '../../core/name.ts'
+import { maxPageBytes } from '../../core/page.ts'
 import { Identifier, numeral, type Statement, sql } from '../../database/sql.ts'
 import { historyName } from '../../documents/table.ts'
 import { logNames } from '../../events/log.ts'
@@ -58,7 +59,10 @@ export async function copyStreams(
   }
 }
 
-/** The next streams that had events when the copy began, so that a call that resumes it sees the same streams. */
+/**
+ * The next streams that had events when the copy began, so that a call that resumes it sees the same streams. A page of them
+ * ends with the first event that reaches `maxPageBytes`.
+ */
 async function readStreams({ source, state }: SelectionCopy): Promise<SelectedStream[]> {
   const names = logNames(source.schema)
   const rows = await source.database.run<{
@@ -70,19 +74,25 @@ async function readStreams({ source, state }: SelectionCopy): Promise<SelectedSt
     data: unknown
     headers: unknown
   }>(sql`/* selection.streams */
-    select s.stream, l.version, s.created_at, s.archived_at is not null as is_archived, f.type, f.data, f.headers
-    from ${names.streams} as s
-    cross join lateral (
-      select e.type, e.data, e.headers
-      from ${names.events} as e
-      where e.stream = s.stream
-        and e.position <= ${state.position}::bigint
-      order by e.version
-      limit 1) as f
-    cross join lateral (${lastVersion(source, state.position)}) as l
-    where s.stream > ${state.after}::text
-    order by s.stream
-    limit ${streamsPerPage}::integer`)
+    select stream, version, created_at, is_archived, type, data, headers
+    from (
+      select found.*, sum(bytes) over (order by stream rows unbounded preceding) as total
+      from (
+        select s.stream, l.version, s.created_at, s.archived_at is not null as is_archived, f.*
+        from ${names.streams} as s
+        cross join lateral (
+          select e.type, e.data, e.headers, e.bytes
+          from ${names.events} as e
+          where e.stream = s.stream
+            and e.position <= ${state.position}::bigint
+          order by e.version
+          limit 1) as f
+        cross join lateral (${lastVersion(source, state.position)}) as l
+        where s.stream > ${state.after}::text
+        order by s.stream
+        limit ${streamsPerPage}::integer) as found) as page
+    where total - bytes < ${numeral(maxPageBytes)}
+    order by stream`)
   return rows.map(row => ({
     id: row.stream,
     category: category(row.stream),
@@ -112,7 +122,8 @@ async function copyEvents(
 ): Promise<void> {
   for (;;) {
     const request = { name: 'stream', after: copy.state.afterEvent, among: names, where: upToPosition(copy) }
-    const page = await readPage(copy.source, table, { ...request, limit: copy.source.database.batch.readEvents })
+    const limit = copy.source.database.batch.readEvents
+    const { rows: page } = await readPage(copy.source, table, { ...request, limit })
     const last = page.at(-1)
     if (last === undefined) return
     await copy.write({ afterEvent: last.key, events: copy.state.events + page.length }, async tx => {
@@ -165,7 +176,7 @@ async function copyWhere(
   while (!copy.state.done.includes(table.name)) {
     onStep('copying', table.name)
     const limit = copy.source.database.batch.readEvents
-    const page = await readPage(copy.source, table, { name, after: [copy.state.after, '0'], limit })
+    const { rows: page } = await readPage(copy.source, table, { name, after: [copy.state.after, '0'], limit })
     const last = page.at(-1)
     const change = last === undefined ? { done: [...copy.state.done, table.name], after: '' } : { after: last.key[0] }
     await copy.write(change, async tx => {
@@ -201,7 +212,7 @@ export async function copyDocuments(
   while (!copy.state.done.includes(part)) {
     onStep('copying', collection)
     const after = [copy.state.after, maxVersion] as const
-    const page = await readPage(copy.source, table!, { name: 'id', after, limit: documentsPerPage })
+    const { rows: page } = await readPage(copy.source, table!, { name: 'id', after, limit: documentsPerPage })
     const selected = page.filter(({ line }) => isSelected(documentOf(line)))
     const last = page.at(-1)
     const change = last === undefined ? { done: [...copy.state.done, part], after: '' } : { after: last.key[0] }
@@ -224,12 +235,12 @@ function documentOf(line: string): SelectedDocument {
 async function copyHistory(copy: SelectionCopy, table: TableShape, history: TableShape, onStep: OnStep): Promise<void> {
   while (!copy.state.done.includes(history.name)) {
     const after = [copy.state.after, maxVersion] as const
-    const documents = await readPage(copy.target, table, { name: 'id', after, limit: documentsPerPage })
-    const ids = documents.map(({ key }) => key[0])
+    const { rows } = await readPage(copy.target, table, { name: 'id', after, limit: documentsPerPage })
+    const ids = rows.map(({ key }) => key[0])
     while (ids.length > 0) {
       onStep('copying', history.name)
       const request = { name: 'id', after: copy.state.afterEvent, among: ids, limit: documentsPerPage }
-      const page = await readPage(copy.source, history, request)
+      const { rows: page } = await readPage(copy.source, history, request)
       const last = page.at(-1)
       if (last === undefined) break
       await copy.write({ afterEvent: last.key }, async tx => {

@@ -3,12 +3,15 @@
  * number keeps all its digits and a time its microseconds.
  *
  *     readAllRows    a whole table through a cursor, in the order of its key             export
+ *                    a second cursor says ahead how large the rows are, so that a page has a limit in bytes
  *     readPage       the rows after a key, each page in a transaction of its own         selection
  *     insertRows     a JSON array of rows, into a table                                  import, selection
  */
 import { throwIfAborted } from '../../core/abort.ts'
+import { maxPageBytes } from '../../core/page.ts'
 import type { Database, Executor } from '../../database/database.ts'
 import { Identifier, identifier, numeral, type Statement, sql } from '../../database/sql.ts'
+import { textBytes } from '../../documents/size.ts'
 import { type ColumnShape, storedColumns, type TableShape } from '../table-shape.ts'
 import type { StoreLocation } from '../transfer.ts'
 
@@ -29,39 +32,57 @@ export async function* readAllRows(
   table: TableShape,
 ): AsyncGenerator<readonly string[], void, undefined> {
   const maxRows = database.batch.readEvents
-  await tx.run({
-    label: 'export.open',
-    text: `/* export.open */ declare export_rows no scroll cursor for
-    select ${lineOf(table, identifier('r'))}
+  const inOrder = `from ${identifier(schema, table.name)}
+      order by ${columnList(table.primaryKey.columns)}`
+  await openCursor(
+    tx,
+    'export_rows',
+    `select ${lineOf(table, identifier('r'))}
     from (
       select ${writtenColumns(table)}
-      from ${identifier(schema, table.name)}
-      order by ${columnList(table.primaryKey.columns)}) as r`,
-    values: [],
-    unprepared: true,
-  })
-  let requested = tx.runArrays(fetchRows(Math.min(64, maxRows)))
+      ${inOrder}) as r`,
+  )
+  await openCursor(tx, 'export_sizes', `select ${bytesOf(table)} ${inOrder}`)
+  const sizes: number[] = []
+  const request = async (): Promise<string[]> => {
+    if (sizes.length < maxRows)
+      sizes.push(...(await tx.runArrays(fetchFrom('export_sizes', maxRows))).map(([bytes]) => Number(bytes)))
+    const count = pageRows(sizes, maxRows)
+    sizes.splice(0, count)
+    if (count === 0) return []
+    return (await tx.runArrays(fetchFrom('export_rows', count))).map(([line]) => line as string)
+  }
+  let requested = request()
   for (;;) {
     throwIfAborted(signal)
-    const page = (await requested).map(([line]) => line as string)
+    const page = await requested
     if (page.length === 0) break
-    const length = page.reduce((sum, line) => sum + line.length, 0)
-    requested = tx.runArrays(fetchRows(pageRows(length / page.length, maxRows)))
+    requested = request()
     requested.catch(() => {})
     yield page
   }
-  await tx.run(sql`/* export.close */ close export_rows`)
+  await tx.run(sql`/* export.close */ close all`)
 }
 
-/** As many rows as fit into a page. A power of two, so that few texts are prepared. */
-function pageRows(lineLength: number, maxRows: number): number {
-  const fitting = Math.min(maxRows, Math.max(1, pageLength / lineLength))
-  return 2 ** Math.floor(Math.log2(fitting))
+function openCursor(tx: Executor, name: string, query: string): Promise<unknown> {
+  const text = `/* export.open */ declare ${name} no scroll cursor for
+    ${query}`
+  return tx.run({ label: 'export.open', text, values: [], unprepared: true })
 }
 
-const pageLength = 1024 * 1024
+/** As many of the next rows as fit into a page, at least one. A power of two, so that few texts are prepared. */
+function pageRows(sizes: readonly number[], maxRows: number): number {
+  let [count, bytes] = [0, 0]
+  while (count < Math.min(maxRows, sizes.length) && bytes < pageBytes) bytes += sizes[count++]! + rowBytes
+  return count === 0 ? 0 : 2 ** Math.floor(Math.log2(count))
+}
 
-const fetchRows = (rows: number) => sql`/* export.fetch */ fetch forward ${numeral(rows)} from export_rows`
+const pageBytes = 1024 * 1024
+/** What the names of columns and the other values of a row take, about. */
+const rowBytes = 200
+
+const fetchFrom = (cursor: 'export_rows' | 'export_sizes', rows: number) =>
+  sql`/* export.fetch */ fetch forward ${numeral(rows)} from ${identifier(cursor)}`
 
 /** A name, and a version under it. */
 export type Key = readonly [name: string, version: string]
@@ -73,6 +94,8 @@ export interface PageRequest {
   readonly name: string
   readonly after: Key
   readonly limit: number
+  /** The page ends with the row that reaches so many bytes. Default `maxPageBytes`. */
+  readonly maxBytes?: number | undefined
   /** The last key to read. Default: to the end. */
   readonly upTo?: Key | undefined
   /** Only rows with one of these names. Default: with any name. */
@@ -86,38 +109,67 @@ export interface PageRow {
   readonly line: string
 }
 
+export interface RowPage {
+  readonly rows: readonly PageRow[]
+  /** Whether there may be more: the page was ended by its limit, or by its bytes. */
+  readonly isMore: boolean
+}
+
 /** The rows after a key, in the order of name and version. */
-export async function readPage(location: StoreLocation, table: TableShape, request: PageRequest): Promise<PageRow[]> {
-  const { after, upTo, among, limit, where = always } = request
+export async function readPage(location: StoreLocation, table: TableShape, request: PageRequest): Promise<RowPage> {
+  const { after, upTo, among, limit, maxBytes = maxPageBytes, where = always } = request
   const name = identifier(request.name)
   const version = table.columns.some(column => column.name === 'version') ? identifier('version') : noVersion
-  return readRows(
+  const rows = await readRaw(
     location,
     sql`/* export.page */
-      select p.name, p.version, ${new Identifier(lineOf(table, new Identifier('p.line')))}
+      select p."~name", p."~version", ${new Identifier(lineOf(table, new Identifier('p."~line"')))}, p."~found"
       from (
-        select ${name} as name, ${version} as version, (
+        select "~name", "~version", "~found", (
           select r
-          from (select ${new Identifier(writtenColumns(table))}) as r) as line
-        from ${identifier(location.schema, table.name)}
-        where (${name}, ${version}) > (${after[0]}::text, ${after[1]}::bigint)
-          and (${upTo?.[0] ?? null}::text is null
-            or (${name}, ${version}) <= (${upTo?.[0] ?? null}::text, ${upTo?.[1] ?? null}::bigint))
-          and (${among ?? null}::text[] is null or ${name} = any(${among ?? null}::text[]))
-          and ${where}
-        order by ${name}, ${version}
-        limit ${limit}::integer) as p`,
+          from (select ${new Identifier(writtenColumns(table))}) as r) as "~line"
+        from (
+          select sized.*, count(*) over () as "~found",
+            sum("~bytes") over (order by "~name", "~version" rows unbounded preceding) as "~total"
+          from (
+            select t.*, ${name} as "~name", ${version} as "~version", ${new Identifier(bytesOf(table))} as "~bytes"
+            from ${identifier(location.schema, table.name)} as t
+            where (${name}, ${version}) > (${after[0]}::text, ${after[1]}::bigint)
+              and (${upTo?.[0] ?? null}::text is null
+                or (${name}, ${version}) <= (${upTo?.[0] ?? null}::text, ${upTo?.[1] ?? null}::bigint))
+              and (${among ?? null}::text[] is null or ${name} = any(${among ?? null}::text[]))
+              and ${where}
+            order by ${name}, ${version}
+            limit ${limit}::integer) as sized) as shown
+        where "~total" - "~bytes" < ${numeral(maxBytes)}
+        order by "~name", "~version") as p`,
   )
+  const found = (rows[0]?.[3] as number | undefined) ?? 0
+  return { rows: rows.map(pageRowOf), isMore: found === limit || rows.length < found }
+}
+
+/** How much of a row is text, about. */
+function bytesOf({ columns }: Pick<TableShape, 'columns'>): string {
+  const texts = columns.filter(({ type, generated }) => !generated && /^(text|jsonb?|bytea|.*\[\])$/.test(type))
+  return ['0', ...texts.map(({ name }) => textBytes(identifier(name).quoted))].join(' + ')
 }
 
 /** Runs a statement that returns a name, a version and a line for each row. */
-export async function readRows({ database }: StoreLocation, statement: Statement): Promise<PageRow[]> {
-  const rows = await database.transaction(async tx => {
+export async function readRows(location: StoreLocation, statement: Statement): Promise<PageRow[]> {
+  return (await readRaw(location, statement)).map(pageRowOf)
+}
+
+function readRaw({ database }: StoreLocation, statement: Statement): Promise<unknown[][]> {
+  return database.transaction(async tx => {
     await writeExactly(tx)
     // Planned for the values given, so that the conditions which do not apply are left out of the plan.
     return tx.runArrays({ ...statement, unprepared: true })
   })
-  return (rows as [string, number, string][]).map(([name, version, line]) => ({ key: [name, `${version}`], line }))
+}
+
+function pageRowOf(row: readonly unknown[]): PageRow {
+  const [name, version, line] = row as readonly [string, number, string]
+  return { key: [name, `${version}`], line }
 }
 
 /** Inserts rows given as a JSON array; with `where`, only those that meet the condition. */

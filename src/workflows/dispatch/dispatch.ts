@@ -94,7 +94,7 @@ export function dispatcher(parts: DispatcherParts): Consumer {
           if (isTouched) hints.ended()
         })
       },
-      async handleAtOnce(events, { fence, from, checkpoint, faults, isAbandoned }) {
+      async handleAtOnce(events, { fence, from, checkpoint, faults, bytes, isAbandoned }) {
         if (known === undefined) return undefined
         const { routes, version } = known
         tenure = tenure?.fence === fence ? tenure : beginTenure(fence, isAbandoned)
@@ -103,7 +103,7 @@ export function dispatcher(parts: DispatcherParts): Consumer {
         const now = tenure.careful > 0 || present === undefined ? undefined : present()
         const watched = (ids: readonly string[]): Watched => settledWatch.watched(ids)
         const done = await dispatchPlain(log, workers, {
-          ...{ routings, version, from, fence, checkpoint, now, watched },
+          ...{ routings, version, from, fence, checkpoint, bytes, now, watched },
         }).catch((error: unknown) => {
           // After a failure only the stored checkpoint counts.
           progress.reached = 0

@@ -88,6 +88,8 @@ export interface PlainBatch {
   readonly fence: number
   /** The checkpoint of the dispatcher after this batch. */
   readonly checkpoint: number
+  /** How much its events take, about. */
+  readonly bytes: number
   /** When executions that begin now have begun, by the database's clock; undefined if none may begin before the call. */
   readonly now: Date | undefined
   /** The workflows that callers wait for, asked right before the call. */
@@ -146,7 +148,7 @@ export async function dispatchPlain(
 
 /** Runs the executions of the page before the call, if all of them can begin at once. [early-2] */
 function runEarly(
-  { routings, now }: PlainBatch,
+  { routings, now, bytes }: PlainBatch,
   executions: readonly NewExecution[],
   { fence, routes, limit, runEarly: run }: Capacity,
 ): EarlyPage | undefined {
@@ -160,7 +162,9 @@ function runEarly(
   const events = new Map(routings.map(({ event }) => [event.position, event]))
   return run(
     executions.map(execution =>
-      begunAtDispatch(execution, { event: events.get(execution.position)!, fence, queuedAt }),
+      begunAtDispatch(execution, {
+        ...{ event: events.get(execution.position)!, bytes: bytes / routings.length, fence, queuedAt },
+      }),
     ),
   )
 }
@@ -240,7 +244,7 @@ async function callDispatch(
 function begunOf(
   begun: readonly string[],
   queuedAt: Date,
-  { routings }: PlainBatch,
+  { routings, bytes }: PlainBatch,
   executions: readonly NewExecution[],
   { fence }: Capacity,
 ): Claimed[] {
@@ -249,7 +253,8 @@ function begunOf(
   const byId = new Map(executions.map(execution => [execution.id, execution]))
   return begun.map(id => {
     const execution = byId.get(id)!
-    return begunAtDispatch(execution, { event: events.get(execution.position)!, fence, queuedAt })
+    const event = events.get(execution.position)!
+    return begunAtDispatch(execution, { event, bytes: bytes / routings.length, fence, queuedAt })
   })
 }
 

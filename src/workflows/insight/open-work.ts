@@ -1,12 +1,15 @@
 /**
  * The inside of one workflow: the recorded calls of its open executions, what they wait for, its joins and its undos.
- * Each is read by an index of its workflow or its executions, at most 1000 rows.
+ * Each is read by an index of its workflow or its executions, at most 1000 rows. Once their values come to `maxPageBytes`,
+ * the other rows come without theirs.
  */
 import { handlerPrefix } from '../../consumers/dead-letters/owner.ts'
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { consumerNames } from '../../consumers/schema.ts'
+import { maxPageBytes } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
-import { numeral, sql } from '../../database/sql.ts'
+import { Fragment, fragment, numeral, sql } from '../../database/sql.ts'
+import { textBytes } from '../../documents/size.ts'
 import type { Log } from '../../events/log.ts'
 import type { JoinState } from '../joins/arrive.ts'
 import { workflowNames } from '../schema.ts'
@@ -27,8 +30,10 @@ export interface RecordedStep {
   /** When it ended; of one that waits, when it began. */
   readonly at: Date
   readonly dueAt: Date | undefined
-  /** As it is stored; undefined if it failed or waits. */
+  /** As it is stored; undefined if it failed or waits, or `isCut`. */
   readonly result: unknown
+  /** Its result is left out, because those before it are large. */
+  readonly isCut?: true | undefined
   /** The failure of one that failed. */
   readonly error: ErrorDescription | undefined
   /** The place in the log of the event that a wait was given. */
@@ -43,8 +48,10 @@ export interface OpenWait {
   readonly type: string | undefined
   /** It waits for this workflow to settle. */
   readonly child: string | undefined
-  /** The fields that the event must have. */
+  /** The fields that the event must have; undefined if `isCut`. */
   readonly match: unknown
+  /** They are left out, because those before them are large. */
+  readonly isCut?: true | undefined
   /** When it ends without an event. */
   readonly dueAt: Date | undefined
 }
@@ -77,9 +84,20 @@ export interface UndoDescription {
   readonly at: Date
   readonly data: unknown
   readonly result: unknown
+  /** Its data and result are left out, because those before them are large. */
+  readonly isCut?: true | undefined
 }
 
 const maxRows = numeral(1_000)
+
+/** Whether the values of the rows before this one leave room for its own; `shown` has the columns `total` and `bytes`. */
+const hasRoom = fragment`shown.total - shown.bytes < ${numeral(maxPageBytes)}`
+
+function bytesOf(...columns: readonly string[]): Fragment {
+  return new Fragment([columns.map(textBytes).join(' + ')], [])
+}
+
+const cut = (isCut: boolean): { isCut?: true } => (isCut ? { isCut } : {})
 
 /** Of executions that are open, and of those whose dead letters are. */
 export async function readSteps(
@@ -102,23 +120,32 @@ export async function readSteps(
     due_at: Date | null
     result: unknown
     position: number | null
+    is_cut: boolean
   }>(sql`/* workflows.steps_of */
-    select s.execution, found.handler, s.kind, s.name, s.state, s.ordinal, s.calls, s.started_at, s.at, s.due_at,
-      s.result, s.position
+    select shown.execution, shown.handler, shown.kind, shown.name, shown.state, shown.ordinal, shown.calls,
+      shown.started_at, shown.at, shown.due_at, shown.position,
+      case when shown.bytes = 0 or ${hasRoom} then shown.result end as result,
+      shown.bytes > 0 and not ${hasRoom} as is_cut
     from (
-      select x.id, r.handler
-      from ${workflow_executions} as x
-      join ${workflow_routes} as r on r.id = x.route
-      where x.correlation_id = ${correlationId}::text
-      union
-      select d.execution, substr(d.consumer, ${handlerPrefix.length + 1}::integer)
-      from ${dead_letters} as d
-      where d.correlation_id = ${correlationId}::text
-        and d.state in ('open', 'retrying')
-        and d.execution is not null) as found
-    join ${workflow_steps} as s on s.execution = found.id
-    order by s.execution, s.track, s.ordinal
-    limit ${maxRows}`)
+      select sized.*,
+        sum(sized.bytes) over (order by sized.execution, sized.track, sized.ordinal rows unbounded preceding) as total
+      from (
+        select s.*, found.handler, case when s.state = 'done' then ${bytesOf('s.result')} else 0 end as bytes
+        from (
+          select x.id, r.handler
+          from ${workflow_executions} as x
+          join ${workflow_routes} as r on r.id = x.route
+          where x.correlation_id = ${correlationId}::text
+          union
+          select d.execution, substr(d.consumer, ${handlerPrefix.length + 1}::integer)
+          from ${dead_letters} as d
+          where d.correlation_id = ${correlationId}::text
+            and d.state in ('open', 'retrying')
+            and d.execution is not null) as found
+        join ${workflow_steps} as s on s.execution = found.id
+        order by s.execution, s.track, s.ordinal
+        limit ${maxRows}) as sized) as shown
+    order by shown.execution, shown.track, shown.ordinal`)
   return rows.map(row => ({
     executionId: row.execution,
     handler: row.handler,
@@ -133,6 +160,7 @@ export async function readSteps(
     result: row.state === 'failed' ? undefined : (row.result ?? undefined),
     error: row.state === 'failed' ? failureOf(row.result) : undefined,
     eventPosition: row.position ?? undefined,
+    ...cut(row.is_cut),
   }))
 }
 
@@ -151,15 +179,22 @@ export async function readWaits(log: Log, correlationId: string): Promise<OpenWa
     child: string | null
     match: unknown
     due_at: Date | null
+    is_cut: boolean
   }>(sql`/* workflows.waits_of */
-    select w.execution, r.handler, w.name, w.type, w.child, w.match, s.due_at
-    from ${workflow_executions} as x
-    join ${workflow_waits} as w on w.execution = x.id
-    join ${workflow_routes} as r on r.id = x.route
-    left join ${workflow_steps} as s on s.execution = w.execution and s.kind = w.kind and s.name = w.name
-    where x.correlation_id = ${correlationId}::text
-    order by w.execution, w.ordinal
-    limit ${maxRows}`)
+    select shown.execution, shown.handler, shown.name, shown.type, shown.child, shown.due_at,
+      case when ${hasRoom} then shown.match end as match, not ${hasRoom} as is_cut
+    from (
+      select sized.*, sum(sized.bytes) over (order by sized.execution, sized.ordinal rows unbounded preceding) as total
+      from (
+        select w.execution, w.ordinal, w.name, w.type, w.child, w.match, r.handler, s.due_at, ${bytesOf('w.match')} as bytes
+        from ${workflow_executions} as x
+        join ${workflow_waits} as w on w.execution = x.id
+        join ${workflow_routes} as r on r.id = x.route
+        left join ${workflow_steps} as s on s.execution = w.execution and s.kind = w.kind and s.name = w.name
+        where x.correlation_id = ${correlationId}::text
+        order by w.execution, w.ordinal
+        limit ${maxRows}) as sized) as shown
+    order by shown.execution, shown.ordinal`)
   return rows.map(row => ({
     executionId: row.execution,
     handler: row.handler,
@@ -168,6 +203,7 @@ export async function readWaits(log: Log, correlationId: string): Promise<OpenWa
     child: row.child ?? undefined,
     match: row.match ?? undefined,
     dueAt: row.due_at ?? undefined,
+    ...cut(row.is_cut),
   }))
 }
 
@@ -232,16 +268,25 @@ export async function readUndos(log: Log, correlationId: string): Promise<UndoDe
     at: Date
     data: unknown
     result: unknown
+    is_cut: boolean
   }>(sql`/* workflows.undos_of */
-    select execution, handler, step, state, at, data, result
-    from ${workflowNames(log).workflow_undos}
-    where correlation_id = ${correlationId}::text
-    order by id
-    limit ${maxRows}`)
-  return rows.map(({ execution, data, result, ...row }) => ({
+    select shown.execution, shown.handler, shown.step, shown.state, shown.at,
+      case when ${hasRoom} then shown.data end as data, case when ${hasRoom} then shown.result end as result,
+      not ${hasRoom} as is_cut
+    from (
+      select sized.*, sum(sized.bytes) over (order by sized.id rows unbounded preceding) as total
+      from (
+        select u.*, ${bytesOf('u.data', 'u.result')} as bytes
+        from ${workflowNames(log).workflow_undos} as u
+        where u.correlation_id = ${correlationId}::text
+        order by u.id
+        limit ${maxRows}) as sized) as shown
+    order by shown.id`)
+  return rows.map(({ execution, data, result, is_cut, ...row }) => ({
     ...row,
     executionId: execution,
     data: data ?? undefined,
     result: result ?? undefined,
+    ...cut(is_cut),
   }))
 }

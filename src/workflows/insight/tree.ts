@@ -11,8 +11,9 @@
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { refuseUnknownOptions } from '../../core/options.ts'
+import { maxPageBytes } from '../../core/page.ts'
 import type { Transaction } from '../../database/database.ts'
-import { sql } from '../../database/sql.ts'
+import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { mermaidLabel } from '../../telemetry/mermaid.ts'
 import { checkCount } from '../handler.ts'
@@ -42,8 +43,10 @@ export interface EventNode {
   readonly at: Date
   /** Its place in a batch, the innermost if there are several; undefined if it is in none. */
   readonly batch: BatchPlace | undefined
-  /** As it is stored; only if `data` was asked for. */
+  /** As it is stored; only if `data` was asked for, and not if `isCut`. */
   readonly data: unknown
+  /** Its data is left out, because that of the events before it is large. */
+  readonly isCut?: true | undefined
   readonly handlers: readonly HandlerNode[]
   /** Events that name it as their cause and were not emitted by a handler that is known. */
   readonly events: readonly EventNode[]
@@ -76,7 +79,7 @@ export type EndState = 'completed' | 'skipped' | 'failed' | 'cancelled'
 export interface TreeOptions {
   /** The most events. Default 10 000, at most 100 000. */
   limit?: number | undefined
-  /** Whether events come with their data, which may be large. Default false. */
+  /** Whether events come with their data: the first ones, up to 8 MiB. Default false. */
   data?: boolean | undefined
 }
 
@@ -108,6 +111,7 @@ interface EventRow {
   handler: string | null
   batch: BatchPlace | null
   data: unknown
+  is_cut: boolean
 }
 
 function readEvents(
@@ -119,11 +123,16 @@ function readEvents(
 ): Promise<EventRow[]> {
   return tx.run<EventRow>(sql`/* workflows.tree_events */
     select position, event_id, type, created_at, causation_id, headers->'workflow'->>'handler' as handler,
-      headers->'workflow'->'batches'->-1 as batch, case when ${withData}::boolean then data end as data
-    from ${log.names.events}
-    where correlation_id = ${correlationId}::text
-    order by position
-    limit ${limit}::integer`)
+      headers->'workflow'->'batches'->-1 as batch,
+      case when ${withData}::boolean and total - bytes < ${numeral(maxPageBytes)} then data end as data,
+      ${withData}::boolean and total - bytes >= ${numeral(maxPageBytes)} as is_cut
+    from (
+      select e.*, sum(e.bytes) over (order by e.position rows unbounded preceding) as total
+      from ${log.names.events} as e
+      where e.correlation_id = ${correlationId}::text
+      order by e.position
+      limit ${limit}::integer) as shown
+    order by position`)
 }
 
 interface ExecutionRow {
@@ -220,9 +229,18 @@ function buildTree(
   return roots
 }
 
-function eventNode({ event_id: id, type, position, created_at: at, batch, data }: EventRow): Growing<EventNode> {
+function eventNode({
+  event_id: id,
+  type,
+  position,
+  created_at: at,
+  batch,
+  data,
+  is_cut,
+}: EventRow): Growing<EventNode> {
   return {
     ...{ kind: 'event', id, type, position, at, batch: batch ?? undefined, data: data ?? undefined },
+    ...(is_cut ? { isCut: true } : {}),
     ...{ handlers: [], events: [] },
   }
 }

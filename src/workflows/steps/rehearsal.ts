@@ -38,7 +38,8 @@ export interface Rehearsal {
 
 /** How long the code of one handler may take up to the end of its record. */
 const limitMs = 2_000
-const pageSize = 100
+/** Each comes with its event, which may be large. */
+const pageSize = 16
 
 /** Every open execution that has recorded calls, by id. */
 export async function* rehearse(
@@ -86,7 +87,7 @@ async function readRecorded(log: Log, after: string | undefined): Promise<Record
     select
       ${editedEventColumns},
       x.id, x.position, x.route, x.fence, x.attempt + 1, x.crashes, x.ran_ms, x.correlation_id, x.lane, x.state,
-      x.join_id, x.undo_id, x.is_retry, false, x.queued_at, null::float8, 0::float8, r.handler, r.version
+      x.join_id, x.undo_id, x.is_retry, false, x.queued_at, null::float8, 0::float8, e.bytes, r.handler, r.version
     from (
       select s.execution as id
       from ${workflow_steps} as s

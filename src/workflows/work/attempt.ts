@@ -39,7 +39,7 @@ import type { Recorded } from '../steps/replay.ts'
 import { loadCalls, mayHaveCalls } from '../steps/stored-calls.ts'
 import { suspendedOutcome } from '../steps/waits.ts'
 import { isTransition } from '../transition.ts'
-import type { Claimed } from './claim.ts'
+import { type Claimed, withEvent } from './claim.ts'
 import { expiryOf, failureOutcome, type Outcome, type OutcomeBase, type OutcomeEnd, withinExpiry } from './outcome.ts'
 
 /** The parts that run handlers. */
@@ -137,7 +137,7 @@ class RunningAttempt {
 
   run(): Awaitable<Outcome> {
     try {
-      const end = runToEnd(this)
+      const end = this.execution.event === undefined ? this.#withEvent() : runToEnd(this)
       if (!isPromise(end)) return this.#outcome(end)
       return end.then(
         own => this.#outcome(own),
@@ -146,6 +146,11 @@ class RunningAttempt {
     } catch (error) {
       return this.#failed(error)
     }
+  }
+
+  async #withEvent(): Promise<OutcomeEnd> {
+    this.execution = await withEvent(this.parts.log, this.execution)
+    return runToEnd(this)
   }
 
   /** In place: a suspended outcome learns its delay only when its waits are stored. */

@@ -9,7 +9,8 @@
  * attempt is refused. For that no two claims may ever have one fence, so the worker brings it: fences are drawn before,
  * and flushed.
  */
-import { type Fragment, fragment } from '../../database/sql.ts'
+import { maxPageBytes } from '../../core/page.ts'
+import { Fragment, fragment } from '../../database/sql.ts'
 import { inIndexOrder, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 import { activityPositions } from '../insight/activity.sql.ts'
 
@@ -42,12 +43,16 @@ export function beginExecutions({ set, where }: { set: Fragment; where: Fragment
       from begun as b)`
 }
 
+/** Whether the events before it leave room for the event of an execution. */
+const isInPage = new Fragment([`sum(e.bytes) over so_far - e.bytes < ${maxPageBytes}`], [])
+
 /**
  * p_ahead: how many of an ordered lane to hold together with its head. p_grace_ms: how much longer than its timeout an
  * attempt may last before it counts as lost. Each comes with its event, and with the edited event of a dead letter, read
  * in here: the statement around a call has an older snapshot, which may lack an event published meanwhile. [claim-1]
+ * Once they come to `maxPageBytes`, the others come without their events, which are read when their attempts begin.
  */
-export const claim: SqlFunction = plpgsql({ revision: 7, settings: inIndexOrder })`
+export const claim: SqlFunction = plpgsql({ revision: 8, settings: inIndexOrder })`
   create function ~workflow_claim(
     p_owner text,
     p_fence bigint,
@@ -217,7 +222,9 @@ export const claim: SqlFunction = plpgsql({ revision: 7, settings: inIndexOrder 
     end loop;
 
     return query
-      select x, e, d.edited
+      select x,
+        case when ${isInPage} then e end,
+        case when ${isInPage} then d.edited end
       from ~workflow_executions as x
       join ~workflow_routes as r on r.id = x.route
       left join ~events as e on e.position = x.position
@@ -227,5 +234,6 @@ export const claim: SqlFunction = plpgsql({ revision: 7, settings: inIndexOrder 
         and d.event_id = e.event_id
         and d.state = 'retrying'
       where x.id = any(claimed || held)
+      window so_far as (order by x.rank, x.position rows unbounded preceding)
       order by x.rank, x.position;
   end`

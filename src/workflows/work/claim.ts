@@ -55,8 +55,10 @@ export interface Claimed {
    * the handler knows.
    */
   readonly leftMs: number | undefined
-  /** Undefined if the event is no longer in the log. */
+  /** Undefined if the event is no longer in the log, or had no room in the claim: it is read when the attempt begins. */
   readonly event: RecordedEvent | undefined
+  /** How much its event takes here, about. */
+  readonly bytes: number
   /** Why the event could not be upcast. */
   readonly fault?: unknown
   /** The batch that it joins; loaded when the attempt begins. */
@@ -96,13 +98,14 @@ export type ExecutionColumns = [
   queuedAt: Date,
   leftMs: number | null,
   beyondRankMs: number,
+  bytes: number | null,
 ]
 
 /** The columns of an event `e`; `edited` replaces them when its dead letter is retried with other data. */
 export const editedEventColumns: Fragment = eventColumnsOf('e', {
-  type: `coalesce(edited->>'type', e.type)`,
-  schema_version: `coalesce((edited->>'schemaVersion')::integer, e.schema_version)`,
-  data: `coalesce(edited->'data', e.data)`,
+  type: shown => `coalesce(edited->>'type', ${shown})`,
+  schema_version: shown => `coalesce((edited->>'schemaVersion')::integer, ${shown})`,
+  data: shown => `coalesce(edited->'data', ${shown})`,
 })
 
 export async function claim(log: Log, request: ClaimRequest, executor: Executor = log.database): Promise<Claimed[]> {
@@ -116,7 +119,7 @@ export async function claim(log: Log, request: ClaimRequest, executor: Executor 
       (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_retry,
       (c.execution).is_rejected, (c.execution).queued_at,
       (extract(epoch from (c.execution).expires_at - ${clock}((c.execution).id)) * 1000)::float8,
-      extract(epoch from ${clock}((c.execution).id))::float8 * 1000 - (c.execution).rank
+      extract(epoch from ${clock}((c.execution).id))::float8 * 1000 - (c.execution).rank, e.bytes
     from ${workflowNames(log).workflow_claim}(
       p_owner => ${owner}::text,
       p_fence => ${fence}::bigint,
@@ -134,7 +137,7 @@ export async function claim(log: Log, request: ClaimRequest, executor: Executor 
 
 export function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEvent, claimedAt: number): Claimed {
   const [id, position, route, fence, attempt, crashes, ranMs, correlationId, lane, state, ...rest] = columns
-  const [joinId, undoId, isRetry, isRejected, queuedAt, leftMs, beyondRankMs] = rest
+  const [joinId, undoId, isRetry, isRejected, queuedAt, leftMs, beyondRankMs, bytes] = rest
   const isHeld = state === 'held'
   return {
     ...{
@@ -158,6 +161,7 @@ export function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEv
     joinId: joinId ?? undefined,
     undoId: undoId ?? undefined,
     leftMs: leftMs ?? undefined,
+    bytes: bytes ?? 0,
     event,
     ...(fault === undefined ? {} : { fault }),
   }
@@ -166,13 +170,30 @@ export function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEv
 /** An execution that began in the call that dispatched it, as a claim would have given it. */
 export function begunAtDispatch(
   { id, position, route, correlationId }: NewExecution,
-  { event, fence, queuedAt }: { event: RecordedEvent; fence: number; queuedAt: Date },
+  { event, bytes, fence, queuedAt }: { event: RecordedEvent; bytes: number; fence: number; queuedAt: Date },
 ): Claimed {
   return {
-    ...{ id, position, route, correlationId, event, fence, queuedAt, claimedAt: elapsedMs() },
+    ...{ id, position, route, correlationId, event, bytes, fence, queuedAt, claimedAt: elapsedMs() },
     ...{ attempt: 1, crashes: 0, ranMs: 0, isHeld: false, isRetry: false, isRejected: false },
     ...{ lane: undefined, joinId: undefined, undoId: undefined, leftMs: undefined, beyondRankMs: undefined },
   }
+}
+
+/** With its event, which the claim had no room for; without one if the log no longer has it. */
+export async function withEvent(log: Log, execution: Claimed): Promise<Claimed> {
+  const { workflow_executions, workflow_routes } = workflowNames(log)
+  const rows = await log.database.runArrays(sql`/* workflows.event_of */
+    select ${editedEventColumns}
+    from ${workflow_executions} as x
+    join ${workflow_routes} as r on r.id = x.route
+    join ${log.names.events} as e on e.position = x.position
+    left join ${consumerNames(log).dead_letters} as d
+      on x.is_retry
+      and d.consumer = 'handler:' || r.handler
+      and d.event_id = e.event_id
+      and d.state = 'retrying'
+    where x.id = ${execution.id}::uuid`)
+  return { ...execution, ...(await decodeEvents(log, rows))[0] }
 }
 
 /** Executions that run one after the other: the head of a lane and those held behind it. */

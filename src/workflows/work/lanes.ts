@@ -19,9 +19,9 @@ import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { checkName } from '../../core/name.ts'
 import { refuseUnknownOptions } from '../../core/options.ts'
-import { decodeCursor, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
+import { decodeCursor, maxPageBytes, type Page, type PageOptions, pageOf, pageOptionNames } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
-import { sql } from '../../database/sql.ts'
+import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { eventColumnCount } from '../../events/read/rows.ts'
@@ -183,26 +183,44 @@ export async function assignLanes(log: Log, handlers: ReadonlyMap<number, Handle
   let total = 0
   for (const [route, handler] of handlers) {
     if (handler.keyOf === undefined) continue
-    let count = maxAtOnce
-    for (let round = 0; round < maxRounds && count === maxAtOnce; round++, total += count)
-      count = await assignSome(log, route, handler)
+    let isMore = true
+    for (let round = 0; round < maxRounds && isMore; round++) {
+      const assigned = await assignSome(log, route, handler)
+      total += assigned.count
+      isMore = assigned.isMore
+    }
   }
   return total
 }
 
-async function assignSome(log: Log, route: number, handler: Handler): Promise<number> {
+/** A page of them ends with the event that reaches `maxPageBytes`. */
+async function assignSome(log: Log, route: number, handler: Handler): Promise<{ count: number; isMore: boolean }> {
   return log.database.transaction(async tx => {
     const held = await tx.run(sql`/* workflows.lock_route */
       select id
       from ${workflowNames(log).workflow_routes}
       where id = ${route}::integer
       for update skip locked`)
-    if (held.length === 0) return 0
+    if (held.length === 0) return { count: 0, isMore: false }
     const rows = await tx.runArrays(sql`/* workflows.unkeyed */
       select
         ${editedEventColumns},
-        x.id, x.correlation_id
-      from ${workflowNames(log).workflow_executions} as x
+        x.id, x.correlation_id, x.found
+      from (
+        select sized.*, count(*) over () as found,
+          sum(coalesce(sized.bytes, 0)) over (order by sized.position rows unbounded preceding) as total
+        from (
+          select each.id, each.correlation_id, each.position, each.is_retry, e.bytes
+          from ${workflowNames(log).workflow_executions} as each
+          left join lateral (
+            select found.bytes
+            from ${log.names.events} as found
+            where found.position = each.position
+            limit 1) as e on true
+          where each.route = ${route}::integer
+            and each.state = 'unkeyed'
+          order by each.position
+          limit ${maxAtOnce}::integer) as sized) as x
       left join lateral (
         select *
         from ${log.names.events} as found
@@ -215,11 +233,9 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
           and found.consumer = ${handlerRow(handler.name)}::text
           and found.event_id = e.event_id
         limit 1) as d on true
-      where x.route = ${route}::integer
-        and x.state = 'unkeyed'
-      order by x.position
-      limit ${maxAtOnce}::integer`)
-    if (rows.length === 0) return 0
+      where x.total - coalesce(x.bytes, 0) < ${numeral(maxPageBytes)}
+      order by x.position`)
+    if (rows.length === 0) return { count: 0, isMore: false }
     await lockWorkflows(
       log,
       tx,
@@ -232,7 +248,8 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
       from ${workflowNames(log).workflow_assign}(
         p_ids => ${rows.map(row => row[eventColumnCount])}::uuid[],
         p_lanes => ${lanes}::text[])`)
-    return rows.length
+    const found = rows[0]!.at(-1) as number
+    return { count: rows.length, isMore: found === maxAtOnce || rows.length < found }
   })
 }
 

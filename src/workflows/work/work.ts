@@ -8,7 +8,8 @@
  *
  * Guarantees:
  * - At most `concurrency` attempts run at once. While handlers are quick, more executions are claimed ahead, as many as are
- *   done in a tenth of a second; slow ones are left to workers that have time for them.
+ *   done in a tenth of a second; slow ones are left to workers that have time for them. None is while their events take too
+ *   many bytes.
  * - Executions of one lane run one after the other: the next begins when the outcome of the one before it is stored.
  * - The database decides which executions are this worker's: an attempt that it does not name is cut off, and an execution
  *   that this worker does not know is released.
@@ -81,6 +82,8 @@ export interface WorkOptions {
 
 /** The most executions that are claimed ahead, while handlers are quick. */
 const maxAhead = 500
+/** None is claimed ahead while the events of those that have not begun, or of outcomes on their way, take so much. */
+const maxHeldBytes = 16 * 1024 * 1024
 /** Handlers that take less on average are quick. */
 const quickMs = 20
 /** Handlers that take less on average run before anything of them is stored: the others of their page wait for them. */
@@ -116,6 +119,10 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   /** Ends of early executions that could not be stored: the work has been done. */
   const kept = new Map<string, Outcome>()
   let averageMs = quickMs
+  /** How much the events in `ready` take. */
+  let readyBytes = 0
+  /** How much the outcomes that are being stored take, with their events. */
+  let storingBytes = 0
   let idle: Deferred<void> | undefined
 
   const work: Work = {
@@ -123,7 +130,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
     wantsMore: () => ready.length <= ahead() / 2 && work.room() > 0,
     add(claimed) {
       if (stopping.aborted) return void release(claimed)
-      ready.push(...groupByLane(claimed))
+      makeReady(groupByLane(claimed))
       fill()
     },
     expect(fence) {
@@ -142,7 +149,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
     async stop(cutOff) {
       // Those without rows are stored by the dispatcher, and released with all that is left.
       const unstarted = ready.map(([head]) => head!).filter(({ early }) => early?.isClosed ?? true)
-      ready = []
+      keepReady(() => false)
       await release(unstarted)
       await abortable(whenIdle(), cutOff).catch(() => {})
       for (const { cutoff } of running.values()) cutoff.cut(new Error('The worker was stopped.'))
@@ -160,14 +167,27 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
 
   /** How many executions are claimed ahead: as many as are done in a tenth of a second. */
   function ahead(): number {
+    if (readyBytes >= maxHeldBytes) return 0
     return averageMs < quickMs ? Math.min(maxAhead, Math.floor((100 * concurrency) / Math.max(averageMs, 0.1))) : 0
+  }
+
+  function makeReady(groups: readonly Claimed[][]): void {
+    ready.push(...groups)
+    for (const group of groups) readyBytes += bytesOf(group)
+  }
+
+  function keepReady(isKept: (group: readonly Claimed[]) => boolean): void {
+    ready = ready.filter(isKept)
+    readyBytes = ready.reduce((sum, group) => sum + bytesOf(group), 0)
   }
 
   function fill(): void {
     const from = elapsedMs()
     let hasEnded = false
     while (running.size < places() && ready.length > 0 && !stopping.aborted) {
-      hasEnded = begin(ready.shift()!) || hasEnded
+      const next = ready.shift()!
+      readyBytes -= bytesOf(next)
+      hasEnded = begin(next) || hasEnded
       if (elapsedMs() - from < maxTurnMs) continue
       inNextTurn(fill)
       break
@@ -218,12 +238,15 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
       }
       const next = continues(outcome) ? executions[at + 1]?.id : undefined
       storing.set(execution.id, elapsedMs())
+      const bytes = execution.bytes + (outcome.emitted?.append?.bytes ?? 0)
+      storingBytes += bytes
       // Its code has ended: another execution may begin while its outcome is stored.
-      if (executions.length === 1 && completer.size < maxAhead) free()
+      if (executions.length === 1 && completer.size < maxAhead && storingBytes < maxHeldBytes) free()
       const completed = await store(outcome, handler, next).catch((error: unknown) => {
         log.telemetry.log.error({ schema: log.schema, executionId: execution.id, error }, 'An outcome was not stored.')
         return 'unstored' as const
       })
+      storingBytes -= bytes
       if (completed !== 'unstored') storing.delete(execution.id)
       if (completed !== 'continued') return
     }
@@ -253,10 +276,8 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
     if (stopping.aborted || ready.length > 0 || running.size >= places()) return undefined
     if (executions.some(({ route }) => (paces.get(route) ?? 0) > earlyMs)) return undefined
     const page = new EarlyPage(executions)
-    for (const execution of executions) {
-      execution.early = page
-      ready.push([execution])
-    }
+    for (const execution of executions) execution.early = page
+    makeReady(executions.map(execution => [execution]))
     fill()
     return page
   }
@@ -266,7 +287,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
     page.close(begun)
     const hasBegun = new Set(begun)
     const isOver = ({ id, early }: Claimed): boolean => early === page && !hasBegun.has(id)
-    ready = ready.filter(([head]) => !isOver(head!))
+    keepReady(([head]) => !isOver(head!))
     for (const execution of page.executions) {
       const group = running.get(execution.id)
       if (group?.executions[0] === execution && isOver(execution)) lose(execution.id, group)
@@ -313,7 +334,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
     // An attempt has its timeout and a lease from its claim on: begun much later, it would be taken for lost.
     const isStale = ([head]: readonly Claimed[]): boolean => lookedAt - head!.claimedAt > leaseMs / 2
     if (ready.some(isStale)) averageMs = Math.max(averageMs, quickMs)
-    ready = ready.filter(executions => executions.some(isOurs) && !isStale(executions))
+    keepReady(executions => executions.some(isOurs) && !isStale(executions))
     for (const [id, since] of storing) if (since < lookedAt && !stored.has(id)) storing.delete(id)
     const known = new Set(
       [...ready, ...[...running.values()].map(group => group.executions)].flat().map(({ id }) => id),
@@ -341,6 +362,12 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
       await idle.promise
     }
   }
+}
+
+function bytesOf(group: readonly Claimed[]): number {
+  let bytes = 0
+  for (const execution of group) bytes += execution.bytes
+  return bytes
 }
 
 function isLost({ reason }: Cutoff): boolean {

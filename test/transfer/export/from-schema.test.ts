@@ -50,6 +50,26 @@ test('selected streams and documents become a store of their own, unchanged', as
   expect(after.customers__history).toHaveLength(4)
 })
 
+test('events and documents that are far larger than the others are copied with them', async () => {
+  const shop = await openShop()
+  const { store } = shop
+  const notes = 'a'.repeat(900_000)
+  const customers = store.documents<Customer>('customers', customerOptions)
+  for (let n = 0; n < 12; n++) {
+    await store.events.append(`acme-${n}`, placed(n, { headers: { notes } }))
+    await store.events.append('acme-0', [placed(n, { headers: { notes } }), paid])
+    await customers.put(`acme-${n}`, { name: `Ada ${n}`, score: n, notes })
+  }
+  const place = await freshPlace(otherEngine())
+
+  await importSelection(shop, place, { select: acmes })
+
+  const [before, after] = [await rowsOf(shop), await rowsOf(place)]
+  expect(after.events?.length).toBe(36)
+  for (const table of ['events', 'customers'] as const)
+    expect(after[table]?.toSorted().join('\n') === before[table]?.toSorted().join('\n'), table).toBe(true)
+})
+
 test('the new store continues above the old positions, and its read models are built from its events', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace(otherEngine())
