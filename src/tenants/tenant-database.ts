@@ -159,6 +159,9 @@ export function openTenantDatabase(
     },
     database: {
       ...placements.traits,
+      get hasNodes() {
+        return (known?.database ?? placements.traits).hasNodes
+      },
       connections: () => known?.database.connections() ?? { busy: 0, idle: 0, waiting: 0 },
       run: statement => send((database, given) => (statement.alone === undefined ? database : given).run(statement)),
       runArrays: statement => send(database => database.runArrays(statement)),

@@ -6,6 +6,7 @@ import { postgresUrl } from '../support/engines.ts'
 import { workerOf } from '../support/run-worker.ts'
 import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
+import { drawTo } from '../support/numbers.ts'
 
 /** The findings of one check. */
 async function troubles({ store }: Pick<Shop, 'store'>, check: string, options?: DoctorOptions): Promise<Finding[]> {
@@ -67,11 +68,11 @@ test('a missing index, an invalid one and a sequence that is behind are errors',
   await shop.store.events.append('order-1', [placed(), placed()])
   await shop.query('drop index ~events_correlation')
   await shop.query(`update pg_index set indisvalid = false where indexrelid = '~events_event_id'::regclass`)
-  await shop.query(`select setval('~events_position', 1)`)
+  await drawTo(shop.query, 'events_position', 1)
 
   const found = await troubles(shop, 'schema')
 
-  await shop.query(`select setval('~events_position', 2)`)
+  await drawTo(shop.query, 'events_position', 2)
   await shop.query(`update pg_index set indisvalid = true where indexrelid = '~events_event_id'::regclass`)
   await shop.query('create index events_correlation on ~events (correlation_id, position)')
   expect(found.map(({ level }) => level)).toEqual(['error', 'error', 'error'])

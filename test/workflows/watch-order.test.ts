@@ -7,6 +7,7 @@ import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, outcome, type Shop, type ShopMap, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { beginActivity, positionsOf, writeActivity } from './activity-rows.ts'
+import { drawTo } from '../support/numbers.ts'
 
 /** A naive reader that reads after the last position it has seen. */
 async function readNaively(
@@ -144,7 +145,7 @@ test.runIf(onServer)('positions that are drawn again after a crash of the server
   await look(1)
   await waitUntil(() => store.metrics().settles_total === 4)
   await look(1)
-  await shop.query(`select setval('~workflow_activity_position', 3)`)
+  await drawTo(shop.query, 'workflow_activity_position', 3)
   await cut()
 
   await writeActivity(shop, 5)
