@@ -52,6 +52,7 @@ const ONLY_ON_A_SERVER = [
   'test/transfer/move/*.test.ts',
   'test/cli/verify.test.ts',
   'test/integrations/transactions.test.ts',
+  'test/events/node-errors.test.ts',
   'test/server/plans.test.ts',
 ]
 

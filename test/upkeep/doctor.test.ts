@@ -3,10 +3,10 @@ import { defineProjection } from '../../src/projections/projection.ts'
 import type { DoctorOptions, Finding } from '../../src/upkeep/doctor/doctor.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { postgresUrl } from '../support/engines.ts'
+import { drawTo } from '../support/numbers.ts'
 import { workerOf } from '../support/run-worker.ts'
 import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { drawTo } from '../support/numbers.ts'
 
 /** The findings of one check. */
 async function troubles({ store }: Pick<Shop, 'store'>, check: string, options?: DoctorOptions): Promise<Finding[]> {
@@ -27,7 +27,8 @@ test('a healthy store is reported as healthy, with the list of checks', async ()
   expect(all).toEqual([
     ...['schema', 'server.version', 'server.durability', 'server.tls', 'server.connections'],
     ...['server.settings', 'server.wake_ups'],
-    ...['transactions.old', 'transactions.prepared', 'transactions.slots', 'log.held_back', 'tables.dead_rows'],
+    ...['transactions.old', 'transactions.prepared', 'transactions.unfinished', 'transactions.slots'],
+    ...['log.held_back', 'tables.dead_rows'],
     ...['tables.age', 'documents.too_large', 'events.too_large'],
     ...['consumers.stopped', 'consumers.lag', 'consumers.checkpoints', 'consumers.orphaned', 'consumers.leases'],
     ...['consumers.rebuilds', 'dead_letters', 'workflows.without_code', 'workflows.workers', 'workflows.parked'],

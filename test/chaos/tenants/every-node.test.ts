@@ -55,9 +55,7 @@ async function openCluster(): Promise<ClusterUnderTest> {
   await first.tenants.ensure('acme')
   const addresses = [new URL(postgresUrl()).host, ...(await first.tenants.servers()).items]
   const urls = addresses.map(host => Object.assign(new URL(postgresUrl()), { host }).href)
-  const pools = urls.map(
-    connectionString => new pg.Pool({ connectionString, max: 5, application_name: clientName }),
-  )
+  const pools = urls.map(connectionString => new pg.Pool({ connectionString, max: 5, application_name: clientName }))
   for (const pool of pools) pool.on('error', () => {})
   const pinned = await Promise.all(pools.map(pool => openStore({ ...options, pool })))
   const nodes = urls.map(connectionString => new pg.Client({ connectionString }))
