@@ -3,6 +3,7 @@ import { defineProcessor, type Processor } from '../../src/consumers/processor.t
 import type { ConsumerStatus } from '../../src/consumers/status.ts'
 import { deferred } from '../../src/core/abort.ts'
 import type { Store } from '../../src/store.ts'
+import { drawTo } from '../support/numbers.ts'
 import {
   shopEvents as events,
   openShop,
@@ -14,7 +15,6 @@ import {
   shipped,
 } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { drawTo } from '../support/numbers.ts'
 
 interface Running {
   /** What `run` came to. */

@@ -5,9 +5,9 @@ import { defineEvents } from '../../src/events/definition.ts'
 import { openStore } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fakes.ts'
 import { openDatabase } from '../support/engines.ts'
+import { drawTo } from '../support/numbers.ts'
 import { explain, recording } from '../support/query-plans.ts'
 import { openShop, outcome } from '../support/shop.ts'
-import { drawTo } from '../support/numbers.ts'
 
 test('the newest orders come first, and pages neither skip nor repeat while orders are placed', async () => {
   const { store } = await openShop()

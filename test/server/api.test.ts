@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
+import { drawTo } from '../support/numbers.ts'
 import { openShop } from '../support/shop.ts'
 import { openFeed, serve } from './api.ts'
-import { drawTo } from '../support/numbers.ts'
 
 test('the newest events are shown, a page at a time, and each page says what it cost', async () => {
   const { store } = await openShop()

@@ -1,7 +1,7 @@
 /** Rows of the activity written by hand, like those of executions: announce, draw, insert. */
 import type pg from 'pg'
-import type { Shop } from '../support/shop.ts'
 import { nextActivity } from '../support/numbers.ts'
+import type { Shop } from '../support/shop.ts'
 
 export function insertActivity({ named }: Pick<Shop, 'named'>, count: number, correlationId = 'order-1'): string {
   return named(`

@@ -4,10 +4,10 @@ import type { Store, StoreOptions } from '../../src/store.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
 import { pause, seeded, times } from '../chaos/seeded-random.ts'
 import { postgresUrl } from '../support/engines.ts'
+import { drawTo } from '../support/numbers.ts'
 import { connect, onServer, openShop, outcome, type Shop, type ShopMap, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { beginActivity, positionsOf, writeActivity } from './activity-rows.ts'
-import { drawTo } from '../support/numbers.ts'
 
 /** A naive reader that reads after the last position it has seen. */
 async function readNaively(

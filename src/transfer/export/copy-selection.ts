@@ -13,7 +13,7 @@ import { historyName } from '../../documents/table.ts'
 import { logNames } from '../../events/log.ts'
 import type { Shapes, TableShape } from '../table-shape.ts'
 import type { StoreLocation } from '../transfer.ts'
-import { firstKey, insertRows, rowsWhere, jsonArray, type PageRow, readPage, readRows } from './rows.ts'
+import { firstKey, insertRows, jsonArray, type PageRow, readPage, readRows, rowsWhere } from './rows.ts'
 import type { OnStep, SelectionCopy } from './selection.ts'
 
 /** A stream that may be selected. */

@@ -8,11 +8,11 @@ import { exportStore } from '../../../src/transfer/export/export.ts'
 import { importStore } from '../../../src/transfer/export/import.ts'
 import type { StoreLocation } from '../../../src/transfer/transfer.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
+import { drawTo } from '../../support/numbers.ts'
 import { workerOf } from '../../support/run-worker.ts'
 import { onServer, openShop, paid, placed, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { freshPath, freshPlace, openFullShop, rowsOf, totals, useOtherEngine } from './full-shop.ts'
-import { drawTo } from '../../support/numbers.ts'
 
 const otherEngine = useOtherEngine()
 
