@@ -47,7 +47,7 @@ export function openNodes(home: Database, open: (node: string) => Promise<Databa
   let isClosed = false
 
   /** Whether the address of the node leads to it from here. */
-  const test = async (node: string, reached: Reached): Promise<boolean> => {
+  const prove = async (node: string, reached: Reached): Promise<boolean> => {
     try {
       const expected = await home.runArrays(identityOf(node))
       reached.opened ??= shareListeners(await open(node))
@@ -63,7 +63,7 @@ export function openNodes(home: Database, open: (node: string) => Promise<Databa
     nodes.set(node, reached)
     reached.isUsable = false
     reached.failedAt = undefined
-    reached.opening = test(node, reached).then(isUsable => {
+    reached.opening = prove(node, reached).then(isUsable => {
       reached.isUsable = isUsable
       reached.failedAt = isUsable ? undefined : elapsedMs()
       return isUsable
