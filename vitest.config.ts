@@ -52,6 +52,7 @@ const ONLY_ON_A_SERVER = [
   'test/transfer/move/*.test.ts',
   'test/cli/verify.test.ts',
   'test/integrations/transactions.test.ts',
+  'test/events/node-errors.test.ts',
   'test/server/plans.test.ts',
 ]
 
@@ -101,6 +102,9 @@ const WITH_COUNTERS = [
   'test/consumers/{lease,administer,replay}.test.ts',
   'test/workflows/{publish,claim,joins,steps,lanes}.test.ts',
 ]
+
+/** Files about the nodes of a cluster. */
+const ONLY_ON_A_CLUSTER = ['test/tenants/{cluster,nodes}.test.ts', 'test/chaos/tenants/every-node.test.ts']
 
 /** Files about sequences and announced bounds, which a schema with counters does not have. */
 const ABOUT_ANNOUNCING = [
@@ -152,7 +156,7 @@ function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineCon
       exclude: [
         ...(engine === 'pglite' ? ONLY_ON_A_SERVER : ONLY_EMBEDDED),
         ...(engine === 'counter' || engine === 'citus' ? ABOUT_ANNOUNCING : []),
-        ...(engine === 'citus' ? [] : ['test/tenants/cluster.test.ts']),
+        ...(engine === 'citus' ? [] : ONLY_ON_A_CLUSTER),
         ...(isOldest ? NOT_ON_THE_OLDEST : []),
         ...(engine === 'postgres-18' ? [] : [ONCE]),
         ...MODELS,

@@ -33,6 +33,11 @@ export const oldestMajor = 15
 export interface Database extends Executor {
   readonly engine: 'postgres' | 'pglite'
   /**
+   * Whether it belongs to a cluster, where rows are on nodes: there a statement either reads tables or calls a function that
+   * does, so that some calls are sent in several statements instead of one.
+   */
+  readonly hasNodes: boolean
+  /**
    * An id of this opening, in the process that has an embedded database open. An owner of a lease whose id begins with
    * that of another opening and `/` belongs to a process that has ended. Guests have none, and owners of theirs are ids
    * without `/`: their leases expire as on a server.

@@ -158,6 +158,21 @@ export const statementTooComplex = '54001'
 
 export const uniqueViolation = '23505'
 
+/** The row that a constraint refused. Fields that are missing are read from the message: a node's error is passed on without them. */
+export function refusedRow(error: unknown): { constraint: string; column: string; detail: string } {
+  const { constraint, column, detail = '', message = '' } = (error ?? {}) as Partial<Record<string, string>>
+  return {
+    constraint: constraint ?? /constraint "(.*?)"/s.exec(message)?.[1] ?? '',
+    column: column ?? /column "(.*?)"/s.exec(message)?.[1] ?? '',
+    detail,
+  }
+}
+
+/** A name as a node has it, with the number of its part of the table, as the cluster has it: `orders_email_102008`. */
+export function withoutShard(name: string): string {
+  return name.replace(/_\d{6,}$/, '')
+}
+
 /** Raised by our own functions on a server in recovery, where PostgreSQL itself raises 55000. */
 export const notPrimary = 'RF001'
 

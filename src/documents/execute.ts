@@ -6,7 +6,7 @@ import { isRillflowError } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
 import { type Statement, sql } from '../database/sql.ts'
-import { sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
+import { refusedRow, sqlStateOf, uniqueViolation, withoutShard } from '../database/sqlstate.ts'
 import { isOwnTransaction } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import { maxBytesOf } from './body.ts'
@@ -78,12 +78,14 @@ export function writeError(collection: OpenCollection, error: unknown, bodies: r
     const missing = [`table ${collection.tableName}`]
     return new CollectionNotSynced({ collection: collection.name, missing, isInside: false }, error)
   }
-  if (sqlState === notNullViolation && (driver as { column?: string }).column === 'body') {
+  if (sqlState === notNullViolation && refusedRow(driver).column === 'body') {
     const reason = `takes more than ${maxBytesOf(collection)} bytes as JSON after the patch`
     return new InvalidDocument({ collection: collection.name, id: '', path: 'data', reason }, error)
   }
   if (sqlState !== uniqueViolation) return error
-  const { constraint = '', detail = '' } = driver as { constraint?: string; detail?: string }
+  const { constraint: given, detail } = refusedRow(driver)
+  const isKnown = (name: string): boolean => indexedFields(collection.tableName, collection.options, name) !== undefined
+  const constraint = isKnown(given) ? given : withoutShard(given)
   // Two transactions deleted and made a document at once: both took the same number from its history.
   if (constraint === `${historyName(collection.tableName)}_pkey`)
     return new SerializationFailed({ reason: 'a document was deleted and made again meanwhile' }, error)

@@ -11,6 +11,7 @@ import { describe } from '../core/options.ts'
 import { copyField } from '../database/copy-text.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
+import { refusedRow, uniqueViolation, withoutShard } from '../database/sqlstate.ts'
 import { moment } from '../schema/clock.sql.ts'
 import { checkedBody, checkId, checkUserId } from './body.ts'
 import { type OpenCollection, preparedToWrite } from './collection.ts'
@@ -161,8 +162,10 @@ async function copyChunk(
 /** COPY stops at the first id that exists already, and names it. */
 function takenError(collection: OpenCollection, error: unknown): Error | undefined {
   if (!isRillflowError(error, 'database_failed')) return undefined
-  const { constraint, detail = '' } = error.cause as { constraint?: string; detail?: string }
-  if (constraint !== `${collection.tableName}_pkey`) return undefined
+  if ((error as unknown as { sqlState: string }).sqlState !== uniqueViolation) return undefined
+  const { constraint, detail } = refusedRow(error.cause)
+  const key = `${collection.tableName}_pkey`
+  if (constraint !== key && withoutShard(constraint) !== key) return undefined
   const id = /\)=\((.*)\)/s.exec(detail)?.[1] ?? ''
   return new DocumentExists({ collection: collection.name, id, version: 1 }, error)
 }

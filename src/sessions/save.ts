@@ -93,7 +93,8 @@ async function sendAll(parts: AppendParts, work: Work, options: SendOptions, spa
 function groupableWrites(log: Log, work: Work, options: SendOptions): GroupableWrites | undefined {
   const { idempotencyKey: key, tx, signal, userId } = options
   const isPlain = key === undefined && tx === undefined && signal === undefined && !work.checkIds
-  if (!isPlain || work.documents.length === 0 || work.snapshots.length > 0) return undefined
+  // A statement that writes documents and calls the functions of an append cannot be sent to a node as a whole.
+  if (log.database.hasNodes || !isPlain || work.documents.length === 0 || work.snapshots.length > 0) return undefined
   const targets = targetsOf(work.documents)
   if (targets === undefined || sizeOf(work) > log.database.batch.appendEvents) return undefined
   return { targets, userId }

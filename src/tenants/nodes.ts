@@ -27,9 +27,11 @@ export interface Nodes {
 }
 
 interface Reached {
-  readonly opening: Promise<Database | undefined>
-  /** Undefined while it is being opened, and where it cannot be used. */
-  database: Database | undefined
+  /** Resolves to whether the node can be used now. */
+  opening: Promise<boolean>
+  /** Its connections, which stay open while the node does not answer. */
+  opened: Database | undefined
+  isUsable: boolean
   /** When it was found to be of no use. */
   failedAt: number | undefined
 }
@@ -37,35 +39,34 @@ interface Reached {
 /** So long the first call for a node waits for its connection, instead of taking the address that was given. */
 const patienceMs = 1_000
 /** A node that could not be reached is tried again after this time. */
-const retryMs = 30_000
-const testMs = 1_000
+const retryMs = 10_000
 
 /** `open` connects to the address of a node; `home` is the database that was given. */
 export function openNodes(home: Database, open: (node: string) => Promise<Database>): Nodes {
   const nodes = new Map<string, Reached>()
   let isClosed = false
 
-  /** The database of the node, after it has proved to be that node. */
-  const connect = async (node: string): Promise<Database | undefined> => {
-    let database: Database | undefined
+  /** Whether the address of the node leads to it from here. */
+  const prove = async (node: string, reached: Reached): Promise<boolean> => {
     try {
       const expected = await home.runArrays(identityOf(node))
-      database = await open(node)
-      const [found] = await database.runArrays(identityHere)
-      if (!isClosed && expected.length > 0 && String(found) === String(expected[0])) return shareListeners(database)
+      reached.opened ??= shareListeners(await open(node))
+      if (isClosed) await reached.opened.close(0)
+      const [found] = await reached.opened.runArrays(identityHere)
+      return !isClosed && expected.length > 0 && String(found) === String(expected[0])
     } catch {
-      // It cannot be reached from here.
+      return false
     }
-    await database?.close(0).catch(() => {})
-    return undefined
   }
 
-  const begin = (node: string): Reached => {
-    const reached: Reached = { opening: connect(node), database: undefined, failedAt: undefined }
+  const begin = (node: string, reached: Reached): Reached => {
     nodes.set(node, reached)
-    void reached.opening.then(database => {
-      reached.database = database
-      if (database === undefined) reached.failedAt = elapsedMs()
+    reached.isUsable = false
+    reached.failedAt = undefined
+    reached.opening = prove(node, reached).then(isUsable => {
+      reached.isUsable = isUsable
+      reached.failedAt = isUsable ? undefined : elapsedMs()
+      return isUsable
     })
     return reached
   }
@@ -74,36 +75,26 @@ export function openNodes(home: Database, open: (node: string) => Promise<Databa
     async reach(node) {
       if (isClosed) return home
       const known = nodes.get(node)
-      if (known?.database !== undefined) return known.database
-      const isOver = known?.failedAt !== undefined
-      if (isOver && elapsedMs() - known.failedAt! < retryMs) return home
-      const { opening } = isOver || known === undefined ? begin(node) : known
-      return (await Promise.race([opening, sleep(patienceMs)])) ?? home
+      if (known?.isUsable === true) return known.opened!
+      const { failedAt } = known ?? {}
+      if (failedAt !== undefined && elapsedMs() - failedAt < retryMs) return home
+      const reached = known === undefined || failedAt !== undefined ? begin(node, known ?? { ...unknown }) : known
+      const isUsable = await Promise.race([reached.opening, sleep(patienceMs)])
+      return isUsable === true ? reached.opened! : home
     },
     doubt(node) {
       const known = nodes.get(node)
-      const { database } = known ?? {}
-      if (known === undefined || database === undefined) return
-      known.database = undefined
-      const answered = database.runArrays(identityHere).then(
-        () => true,
-        () => false,
-      )
-      void Promise.race([answered, sleep(testMs)]).then(isThere => {
-        if (isThere === true) known.database = database
-        else {
-          known.failedAt = elapsedMs()
-          return database.close(0).catch(() => {})
-        }
-      })
+      if (known?.isUsable === true) begin(node, known)
     },
     async close(closeMs) {
       isClosed = true
-      const opened = await Promise.all([...nodes.values()].map(({ opening }) => opening))
-      await Promise.all(opened.map(database => database?.close(closeMs)))
+      await Promise.race([Promise.all([...nodes.values()].map(({ opening }) => opening)), sleep(closeMs)])
+      await Promise.all([...nodes.values()].map(({ opened }) => opened?.close(closeMs)))
     },
   }
 }
+
+const unknown: Reached = { opening: Promise.resolve(false), opened: undefined, isUsable: false, failedAt: undefined }
 
 /** All nodes as a cluster knows them. */
 const members = fragment`

@@ -33,7 +33,7 @@ export interface Placements {
   /** The properties that the databases of all servers share. */
   readonly traits: Pick<
     Database,
-    'engine' | 'soleUser' | 'neighbours' | 'maxConnections' | 'batch' | 'files' | 'refuseInsideTransaction'
+    'engine' | 'hasNodes' | 'soleUser' | 'neighbours' | 'maxConnections' | 'batch' | 'files' | 'refuseInsideTransaction'
   >
   readonly prefix: string
   /** The cluster that places the tenants; undefined if there is none. */

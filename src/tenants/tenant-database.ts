@@ -18,6 +18,7 @@
 import { isRillflowError, StoreClosed } from '../core/errors.ts'
 import { elapsedMs } from '../core/host.ts'
 import type { Database, Listener } from '../database/database.ts'
+import type { Statement } from '../database/sql.ts'
 import { runOutside } from '../database/transaction.ts'
 import { isStoreMissing } from '../transfer/move/moved-marker.ts'
 import { TenantMoving, TenantNotFound } from './errors.ts'
@@ -159,9 +160,13 @@ export function openTenantDatabase(
     },
     database: {
       ...placements.traits,
+      get hasNodes() {
+        return (known?.database ?? placements.traits).hasNodes
+      },
       connections: () => known?.database.connections() ?? { busy: 0, idle: 0, waiting: 0 },
-      run: statement => send((database, given) => (statement.alone === undefined ? database : given).run(statement)),
-      runArrays: statement => send(database => database.runArrays(statement)),
+      run: statement => send((database, given) => (isOfSchema(statement) ? given : database).run(statement)),
+      runArrays: statement =>
+        send((database, given) => (isOfSchema(statement) ? given : database).runArrays(statement)),
       copyOut: text => send(database => database.copyOut(text)),
       async transaction(work, options) {
         const place = await here()
@@ -202,6 +207,11 @@ export function openTenantDatabase(
       },
     },
   }
+}
+
+/** The catalogue is whole on the coordinator only: comments are not passed on to nodes, nor may nodes change tables. */
+function isOfSchema({ label, alone }: Statement): boolean {
+  return alone !== undefined || label.startsWith('schema.')
 }
 
 function movingError(tenant: string, cause: unknown): Error {

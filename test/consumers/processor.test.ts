@@ -3,6 +3,7 @@ import { defineProcessor, type Processor } from '../../src/consumers/processor.t
 import type { ConsumerStatus } from '../../src/consumers/status.ts'
 import { deferred } from '../../src/core/abort.ts'
 import type { Store } from '../../src/store.ts'
+import { drawTo } from '../support/numbers.ts'
 import {
   shopEvents as events,
   openShop,
@@ -264,7 +265,7 @@ test('AB-05: gaps between positions are crossed, however wide, and a gap at the 
   const { store, query } = await openShop()
   const seen: number[] = []
   await store.events.append('order-1', placed(1))
-  await query(`select setval('~events_position', 5000)`)
+  await drawTo(query, 'events_position', 5000)
   await store.events.append('order-1', placed(2))
   await outcome(
     store.transaction(async tx => {

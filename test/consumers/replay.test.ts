@@ -269,7 +269,7 @@ if (onServer) {
     const cut = mailer(async (events, ctx) => {
       await consumer.handle(events, ctx)
       const [row] = await ctx.tx.query<{ pid: number }>('select pg_backend_pid() as pid')
-      await client.query('select pg_terminate_backend($1)', [row!.pid])
+      await client.query('select pg_terminate_backend($1::integer)', [row!.pid])
       return new Promise(() => {})
     })
 

@@ -5,6 +5,7 @@ import { defineEvents } from '../../src/events/definition.ts'
 import { openStore } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fakes.ts'
 import { openDatabase } from '../support/engines.ts'
+import { drawTo } from '../support/numbers.ts'
 import { explain, recording } from '../support/query-plans.ts'
 import { openShop, outcome } from '../support/shop.ts'
 
@@ -70,7 +71,7 @@ test('the position at a time is the last one before it, and lists can begin and 
 test('a search for a rare type stops after 100 000 positions, says how far it looked, and continues', async () => {
   const { store, query } = await openShop()
   await store.events.append('order-1', { type: 'OrderShipped', data: { parcel: 'p-1' } })
-  await query(`select setval('~events_position', 250000)`)
+  await drawTo(query, 'events_position', 250000)
   await store.events.append('order-2', { type: 'OrderPlaced', data: { total: 1 } })
 
   const first = await store.events.list({ types: ['OrderShipped'] })
@@ -129,7 +130,7 @@ test('lists of events use an index on a long log, whatever is asked for', async 
   })
   await query(`insert into ~events (position, version, created_at, event_id, schema_version, stream, type, correlation_id, data)
     select n, 1, now(), gen_random_uuid(), 1, 'order-' || n, 'OrderPlaced', 'w-' || n % 1000, '{}' from generate_series(1, 50000) as n`)
-  await query(`select setval('~events_position', 50000)`)
+  await drawTo(query, 'events_position', 50000)
   await query('analyze ~events')
   statements.length = 0
 

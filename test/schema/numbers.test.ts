@@ -5,7 +5,7 @@ import { checkSchema } from '../../src/schema/check.ts'
 import { raiseDrawn, readDrawn, readNumbers } from '../../src/schema/numbers.ts'
 import { makePlan } from '../../src/schema/plan.ts'
 import { nameIn } from '../../src/schema/plpgsql.ts'
-import { engine, freshSchema, openDatabase } from '../support/engines.ts'
+import { freshSchema, hasCounters, openDatabase } from '../support/engines.ts'
 
 const kinds = ['announced', 'counter'] as const
 
@@ -13,7 +13,7 @@ test('a schema has the numbers that its database wants when it is made', async (
   await within(async ({ tx, name, make }) => {
     await make()
 
-    expect(await readNumbers(tx, name)).toBe(engine === 'counter' ? 'counter' : 'announced')
+    expect(await readNumbers(tx, name)).toBe(hasCounters ? 'counter' : 'announced')
   })
 })
 

@@ -205,7 +205,8 @@ test('an index is not planned if its column has another type or its name is take
   const { as, byHand } = make()
   await as({ tables: [customers] }).sync()
   await byHand('create table ~customers_version (id integer)')
-  await byHand('drop index ~customers_data, ~customers_email')
+  await byHand('drop index ~customers_data')
+  await byHand('drop index ~customers_email')
   await byHand('alter table ~customers alter column data type text')
 
   const gin = { name: 'customers_tags', columns: [trustedSql`(data -> 'tags')`], method: 'gin' } as const

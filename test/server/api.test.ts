@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { drawTo } from '../support/numbers.ts'
 import { openShop } from '../support/shop.ts'
 import { openFeed, serve } from './api.ts'
 
@@ -82,7 +83,7 @@ test('a client that was away for long gets a gap and continues now', async () =>
   const { store, query } = await openShop()
   const { url } = await serve(store)
   await store.events.append('order-1', { type: 'OrderPlaced', data: { total: 1 } })
-  await query(`select setval('~events_position', 10000)`)
+  await drawTo(query, 'events_position', 10000)
   await store.events.append('order-1', { type: 'OrderPlaced', data: { total: 2 } })
 
   const feed = await openFeed(`${url}/api/v1/live?topics=events`, 'e1.a')

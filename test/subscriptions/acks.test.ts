@@ -53,7 +53,7 @@ test('RB-74: an acknowledgement of a consumer that lost its lease is refused, an
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
   const [one, two] = await several(deliveries, 2)
   await two!.ack()
-  await query(`update ~consumers set fence = nextval('~consumers_fence'), checkpoint = $1`, [position])
+  await query(`update ~consumers set fence = fence + 1000, checkpoint = $1`, [position])
 
   const { error } = await outcome(one!.ack())
   const [row] = await query<{ checkpoint: number }>('select checkpoint from ~consumers')
@@ -123,7 +123,7 @@ test('a lost lease rolls back the transaction of a late acknowledgement', async 
   await store.events.append('order-1', placed())
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
   const [one] = await several(deliveries, 1)
-  await query(`update ~consumers set fence = nextval('~consumers_fence')`)
+  await query(`update ~consumers set fence = fence + 1000`)
 
   const { error } = await outcome(
     store.transaction(async tx => {

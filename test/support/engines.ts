@@ -17,6 +17,9 @@ import type { EngineName } from './global-setup.ts'
 
 export const engine: EngineName = inject('engine')
 
+/** Schemas draw their numbers from rows here, not from sequences. */
+export const hasCounters: boolean = engine === 'counter' || engine === 'citus'
+
 /** The worker's database. One that a test has closed is replaced. */
 export async function openDatabase(): Promise<Database> {
   const known = worker[shared]?.get(engine)

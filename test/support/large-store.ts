@@ -10,6 +10,7 @@
  */
 import { createHash } from 'node:crypto'
 import type * as Rillflow from '../../src/index.ts'
+import { drawTo } from './numbers.ts'
 
 type Library = Pick<
   typeof Rillflow,
@@ -190,7 +191,7 @@ export async function fillStore(query: Query, events: number, most: number = eve
       'checkout-' || (n - 1) / 5, 'user-' || n % 100,
       jsonb_build_object('customer', 'customer-' || n % 1000, 'cents', n % 10000), '{"source": "web"}'
     from generate_series(1, ${events}) as n`)
-  await query(`select setval('~events_position', ${events})`)
+  await drawTo(query, 'events_position', events)
   await query(`
     insert into ~streams (version, stream)
     select ${events} / ${streams}, 'order-' || n
@@ -207,7 +208,7 @@ export async function fillStore(query: Query, events: number, most: number = eve
       (array['dispatched', 'started', 'completed', 'completed', 'failed'])[1 + n % 5], 'charge',
       'checkout-' || (n - 1) / 5, 3, 12
     from generate_series(${events - most} + 1, ${events}) as n`)
-  await query(`select setval('~workflow_activity_position', ${events})`)
+  await drawTo(query, 'workflow_activity_position', events)
   await query(`
     insert into ~workflow_executions
       (id, position, route, correlation_id, rank, state, worker, run_at, lane)

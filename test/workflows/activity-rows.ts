@@ -1,12 +1,13 @@
 /** Rows of the activity written by hand, like those of executions: announce, draw, insert. */
 import type pg from 'pg'
+import { nextActivity } from '../support/numbers.ts'
 import type { Shop } from '../support/shop.ts'
 
 export function insertActivity({ named }: Pick<Shop, 'named'>, count: number, correlationId = 'order-1'): string {
   return named(`
     insert into ~workflow_activity
       (position, event_position, execution, version, attempt, kind, handler, correlation_id)
-    select nextval('~workflow_activity_position'), 1, gen_random_uuid(), 1, 0, 'dispatched', 'pay', '${correlationId}'
+    select ${nextActivity}, 1, gen_random_uuid(), 1, 0, 'dispatched', 'pay', '${correlationId}'
     from generate_series(1, ${count})`)
 }
 

@@ -4,6 +4,7 @@ import type { Store, StoreOptions } from '../../src/store.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
 import { pause, seeded, times } from '../chaos/seeded-random.ts'
 import { postgresUrl } from '../support/engines.ts'
+import { drawTo } from '../support/numbers.ts'
 import { connect, onServer, openShop, outcome, type Shop, type ShopMap, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { beginActivity, positionsOf, writeActivity } from './activity-rows.ts'
@@ -144,7 +145,7 @@ test.runIf(onServer)('positions that are drawn again after a crash of the server
   await look(1)
   await waitUntil(() => store.metrics().settles_total === 4)
   await look(1)
-  await shop.query(`select setval('~workflow_activity_position', 3)`)
+  await drawTo(shop.query, 'workflow_activity_position', 3)
   await cut()
 
   await writeActivity(shop, 5)

@@ -146,6 +146,7 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
 
   const database: Database = {
     engine: 'pglite',
+    hasNodes: false,
     get soleUser() {
       return opening.id
     },

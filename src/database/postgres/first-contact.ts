@@ -19,6 +19,7 @@ import { send } from './query.ts'
 export interface Contact {
   /** The isolation of a statement outside of a transaction. */
   readonly isolation: string
+  readonly hasNodes: boolean
 }
 
 export async function firstContact(
@@ -52,7 +53,7 @@ async function examine(client: pg.PoolClient, timeoutMs: number): Promise<Contac
   if (standby) throw new ServerInRecovery({})
   const [wrong] = wrongSettings(facts)
   if (wrong !== undefined) throw new SettingUnsupported(wrong)
-  return { isolation }
+  return { isolation, hasNodes: facts.citus !== null }
 }
 
 function refuseClient(client: pg.PoolClient): void {

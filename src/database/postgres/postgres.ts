@@ -191,6 +191,7 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
   const notifications = openNotifications(statement => runStatement(statement, true))
   const database: Database = {
     engine: 'postgres',
+    hasNodes: server.hasNodes,
     soleUser: undefined,
     files: undefined,
     neighbours: new Set(),

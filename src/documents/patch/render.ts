@@ -92,8 +92,8 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
       const fits = `jsonb_array_length(${old}) >= ${bind(first)}::integer`
       demand(child, at.elements === 'all' ? fits : `(${kind} <> 'array' or ${fits})`, 'is beyond the end of the array')
     }
-    const cases = set.map(({ index, child }) => `when ${bind(index)}::integer then ${value(child)}`)
-    const element = cases.length === 0 ? '(o.old -> n)' : `case n ${cases.join(' ')} else (o.old -> n) end`
+    const cases = set.map(({ index, child }) => `when n = ${bind(index)}::integer then ${value(child)}`)
+    const element = cases.length === 0 ? '(o.old -> n)' : `case ${cases.join(' ')} else (o.old -> n) end`
     const length = `greatest(jsonb_array_length(o.old), ${bind((adding.at(-1)?.index ?? -1) + 1)}::integer)`
     return `(select coalesce(jsonb_agg(${element} order by n) filter (where n <> all(${bind(gone)}::integer[])), '[]'::jsonb)
       from (select ${old} as old offset 0) as o, generate_series(0, ${length} - 1) as n)`

@@ -9,7 +9,7 @@ import { sql } from '../../database/sql.ts'
 import { sqlStateOf, uniqueViolation } from '../../database/sqlstate.ts'
 import { moment } from '../../schema/clock.sql.ts'
 import { DuplicateEventId, ImportBypassesInline, ImportMismatch, StreamArchived, StreamTombstoned } from '../errors.ts'
-import type { Log } from '../log.ts'
+import { type Log, whereLogIs } from '../log.ts'
 
 export interface Chunk {
   readonly events: readonly ImportLine[]
@@ -146,8 +146,8 @@ async function refuseInline(log: Log, tx: Transaction, chunk: Chunk): Promise<vo
 async function advance(log: Log, tx: Transaction, name: string, before: number, chunk: Chunk): Promise<void> {
   const moved = await tx.run(sql`/* events.import_advance */
     insert into ${log.names.imports} as known (name, events, digest, updated_at)
-    select ${name}::text, ${before + chunk.events.length}::bigint, ${chunk.digest}::text, moment.at
-    from ${moment(log.names.clock)}
+    select ${name}::text, ${before + chunk.events.length}::bigint, ${chunk.digest}::text, ${log.names.clock}(one.id)
+    from ${whereLogIs(log)}
     on conflict (name) do update
       set events = excluded.events, digest = excluded.digest, updated_at = excluded.updated_at
       where known.events = ${before}::bigint

@@ -14,7 +14,7 @@ import { historyName } from '../../documents/table.ts'
 import { logNames } from '../../events/log.ts'
 import type { Shapes, TableShape } from '../table-shape.ts'
 import type { StoreLocation } from '../transfer.ts'
-import { firstKey, insertRows, jsonArray, type PageRow, readPage, readRows } from './rows.ts'
+import { firstKey, insertRows, jsonArray, type PageRow, readPage, readRows, rowsWhere } from './rows.ts'
 import type { OnStep, SelectionCopy } from './selection.ts'
 
 /** A stream that may be selected. */
@@ -180,7 +180,8 @@ async function copyWhere(
     const last = page.at(-1)
     const change = last === undefined ? { done: [...copy.state.done, table.name], after: '' } : { after: last.key[0] }
     await copy.write(change, async tx => {
-      if (page.length > 0) await tx.run(insertRows(copy.target.schema, table, jsonArray(page), condition))
+      const rows = page.length === 0 ? [] : await rowsWhere(tx, copy.target.schema, table, page, condition)
+      if (rows.length > 0) await tx.run(insertRows(copy.target.schema, table, jsonArray(rows)))
     })
   }
 }

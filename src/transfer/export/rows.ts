@@ -172,15 +172,31 @@ function pageRowOf(row: readonly unknown[]): PageRow {
   return { key: [name, `${version}`], line }
 }
 
-/** Inserts rows given as a JSON array; with `where`, only those that meet the condition. */
-export function insertRows(schema: string, table: TableShape, rows: string, where?: Identifier): Statement {
+/** Those of the rows that meet a condition on `r`, a row of this table. */
+export async function rowsWhere(
+  executor: Executor,
+  schema: string,
+  table: TableShape,
+  rows: readonly PageRow[],
+  condition: Identifier,
+): Promise<PageRow[]> {
+  const found = await executor.run<{ place: number }>(sql`/* export.select */
+    select item.place
+    from json_array_elements(${jsonArray(rows)}::json) with ordinality as item(value, place)
+    cross join lateral json_populate_record(null::${identifier(schema, table.name)}, item.value) as r
+    where ${condition}
+    order by item.place`)
+  return found.map(({ place }) => rows[place - 1]!)
+}
+
+/** Inserts rows given as a JSON array. */
+export function insertRows(schema: string, table: TableShape, rows: string): Statement {
   const name = identifier(schema, table.name)
   const columns = new Identifier(columnList(storedColumns(table)))
   return sql`/* export.insert */
     insert into ${name} (${columns})
     select ${new Identifier(readColumns(table))}
-    from json_populate_recordset(null::${name}, ${rows}::json) as r
-    where ${where ?? always}`
+    from json_populate_recordset(null::${name}, ${rows}::json) as r`
 }
 
 export function jsonArray(rows: readonly PageRow[]): string {

@@ -8,6 +8,7 @@ import { exportStore } from '../../../src/transfer/export/export.ts'
 import { importStore } from '../../../src/transfer/export/import.ts'
 import type { StoreLocation } from '../../../src/transfer/transfer.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
+import { drawTo } from '../../support/numbers.ts'
 import { workerOf } from '../../support/run-worker.ts'
 import { onServer, openShop, paid, placed, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
@@ -24,8 +25,8 @@ async function bring(from: StoreLocation, to: StoreLocation): Promise<Store<Shop
 
 test('appends continue above the old positions, and repeats of earlier ones are recognized', async () => {
   const shop = await openFullShop()
-  await shop.query(`select setval('~events_position', 9007199254740989)`)
-  await shop.query(`select setval('~consumers_fence', 500)`)
+  await drawTo(shop.query, 'events_position', 9007199254740989)
+  await drawTo(shop.query, 'consumers_fence', 500)
   await using store = await bring(shop, await freshPlace(otherEngine()))
 
   const appended = await store.events.append('order-1', placed(9), { expected: 2 })
