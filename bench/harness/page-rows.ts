@@ -30,6 +30,7 @@ export const runs: readonly { readonly name: string; readonly args: readonly str
 
 const overhead = 'the store checks, groups and tells readers'
 const connections = '10 connections by default, against 32'
+const inPlace = 'it runs a workflow where it was started, without a log and a dispatcher'
 const looks = 'a hundred looks into a larger index'
 const graphile = 'graphile-worker'
 const history = 'each execution has a history'
@@ -116,8 +117,8 @@ export const groups: readonly { readonly name: string; readonly title: string; r
           [1.1, 2.2][at],
           flushes,
         ),
-        row('workflow', `${callers}`, 'dbos', `publish → settled, ${name(callers)}, to DBOS Transact`),
-        row('workflow', `${callers} with a step`, 'dbos', `the same with a step, ${name(callers)}, to DBOS Transact`),
+        row('workflow', `${callers}`, 'dbos', `publish → settled, ${name(callers)}, to DBOS Transact`, undefined, inPlace),
+        row('workflow', `${callers} with a step`, 'dbos', `the same with a step, ${name(callers)}, to DBOS Transact`, undefined, inPlace),
       ])
       .concat([
         row('workflow', 'backlog', 'pg-boss', 'a backlog, to pg-boss', 1.2, history),

@@ -48,8 +48,10 @@ export function runPage(only?: string): void {
   const loads: number[] = chosen === undefined ? [] : [...(before?.load ?? [])]
   const lines: Line[] = []
   const failed: string[] = []
-  for (const { name, args } of runs) {
-    const earlier = before?.lines.filter(line => line.bench === name) ?? []
+  for (const [at, { name, args }] of runs.entries()) {
+    // A bench with two runs keeps its earlier results once.
+    const isFirst = runs.findIndex(run => run.name === name) === at
+    const earlier = isFirst ? (before?.lines.filter(line => line.bench === name) ?? []) : []
     if (chosen !== undefined && !chosen.includes(name)) {
       lines.push(...earlier)
       continue
