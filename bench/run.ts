@@ -49,7 +49,7 @@ if (name === 'page') {
   runPage(values.only)
   process.exit(0)
 }
-// A peer that leaves a connection open hears at the end that the server stops; the results are complete by then.
+// A connection that a peer leaves open ends with the server; the results are complete by then.
 process.on('uncaughtException', error => {
   if ((error as { code?: unknown }).code !== '57P01') throw error
 })

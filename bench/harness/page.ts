@@ -111,9 +111,10 @@ export function renderPage(): void {
     text += '| comparison | ratio | of the rounds | bar |\n| --- | --- | --- | --- |\n'
     for (const { row, line } of found) {
       const bar = row.bar === undefined ? '' : `≥ ${row.bar}`
-      const reason = line.ratio < 1 && row.reason !== undefined ? ` (${row.reason})` : ''
-      text += `| ${row.label}${reason} | ${shownRatio(line.ratio)} | ${shownRatio(line.min)}–${shownRatio(line.max)} | ${bar} |\n`
+      text += `| ${row.label} | ${shownRatio(line.ratio)} | ${shownRatio(line.min)}–${shownRatio(line.max)} | ${bar} |\n`
     }
+    const reasons = new Set(found.flatMap(({ row, line }) => (line.ratio < 1 ? (row.reason ?? []) : [])))
+    if (reasons.size > 0) text += `\nWhere the peer is faster: ${[...reasons].join('; ')}.\n`
   }
   const whole = readFileSync(page, 'utf8')
   const [from, to] = [whole.indexOf(begin), whole.indexOf(end)]
