@@ -49,6 +49,10 @@ if (name === 'page') {
   runPage(values.only)
   process.exit(0)
 }
+// A connection that a peer leaves open ends with the server; the results are complete by then.
+process.on('uncaughtException', error => {
+  if ((error as { code?: unknown }).code !== '57P01') throw error
+})
 const { bench } = (await import(`./benches/${name}.ts`)) as { bench: Bench }
 const report = openReport(name, values)
 report.say(`${name}: ${bench.about}`)

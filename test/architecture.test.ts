@@ -33,7 +33,6 @@ const reasonsToBeShort = {
   'src/cli/output/state.ts': 'the colours of states, for every command',
   'src/consumers/dead-letters/fingerprint.ts': 'workflows call it, too',
   'src/consumers/runners/process.ts': 'one noun: what a process reports of itself',
-  'src/core/clock.ts': 'one noun, which nearly every folder imports',
   'src/core/package-version.ts': 'the only file of core that reads one',
   'src/core/printable.ts': 'one rule for logs and for the command line',
   'src/core/schema-check.ts': 'the only place that knows Standard Schema',
@@ -56,6 +55,7 @@ const reasonsToBeShort = {
   'src/telemetry/cost.ts': 'a context that the server enters, too',
   'src/testing/caller-line.ts': 'one verb',
   'src/upkeep/deployment/named.ts': 'every check of a deployment uses it',
+  'src/upkeep/deployment/tables.ts': 'one check of a deployment',
   'src/workflows/hints.ts': 'the kinds of hints of workflows',
 }
 

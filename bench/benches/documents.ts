@@ -59,7 +59,8 @@ export const bench: Bench = {
     await runBulk(context, server, stores)
     await fill(server, stores, count)
     await runReads(context, server, stores, count)
-    await runWrites(context, server, stores, count)
+    await using wider = await server.openStore({ maxConnections: poolSize })
+    await runWrites(context, server, stores, openCustomers(wider, 'customers', true), count)
     await runBuilding(context, server)
     await runSaves(context, server, store)
   },
@@ -152,9 +153,11 @@ async function runWrites(
   context: BenchContext,
   server: BenchServer,
   all: CustomerStores,
+  wide: OurCustomers,
   count: number,
 ): Promise<void> {
   const { report } = context
+  await wide.collection.ready()
   const before = async (): Promise<void> => {
     for (const table of tables) await server.admin.query(`vacuum ${table}`)
     await server.admin.query('checkpoint')
@@ -164,11 +167,15 @@ async function runWrites(
     patch: (target, n) => target.patch(idOf(n), 'pro'),
   }
   for (const [kind, write] of Object.entries(kinds)) {
+    const { ours, byHand } = all
     const busy = Object.fromEntries(
-      (['ours', 'byHand'] as const).map(name => [name, () => (n: number) => write(all[name], n)]),
+      Object.entries({ ours, byHand, wide }).map(([name, store]) => [name, () => (n: number) => write(store, n)]),
     )
     const together = await race(context, busy, { count, callers: 64, before })
-    reportPairs(report, together, [[`${kind}, 64 callers`, 'ours', 'byHand', 'hand-written']])
+    reportPairs(report, together, [
+      [`${kind}, 64 callers`, 'ours', 'byHand', 'hand-written'],
+      [`${kind}, 64 callers, pool of ${poolSize}`, 'wide', 'byHand', 'hand-written'],
+    ])
     const names = Object.keys(all) as (keyof CustomerStores)[]
     const calls = Object.fromEntries(names.map(name => [name, () => (n: number) => write(all[name], n)]))
     const samples = await race(context, calls, { count, callers: 1, before })

@@ -22,12 +22,16 @@ export const runs: readonly { readonly name: string; readonly args: readonly str
   { name: 'tenants', args: ['--quick', '--only', 'append'] },
   { name: 'jit', args: ['--quick'] },
   { name: 'bulk', args: ['--quick'] },
+  { name: 'catchup', args: ['--only', 'statements'] },
   { name: 'catchup', args: ['--quick'] },
   { name: 'start', args: ['--quick'] },
   { name: 'growth', args: [] },
 ]
 
 const overhead = 'the store checks, groups and tells readers'
+const connections = '10 connections by default, against 32'
+const inPlace = 'it runs a workflow where it was started, without a log and a dispatcher'
+const looks = 'a hundred looks into a larger index'
 const graphile = 'graphile-worker'
 const history = 'each execution has a history'
 const flushes = 'two flushes to disk in a row, and a stored history'
@@ -65,9 +69,11 @@ export const groups: readonly { readonly name: string; readonly title: string; r
       row('documents', 'get', 'hand-written', 'get, to hand-written SQL', 0.9),
       row('documents', 'get, 64 callers', 'hand-written', 'get, 64 callers', 0.9),
       row('documents', 'put', 'hand-written', 'put', 0.9),
-      row('documents', 'put, 64 callers', 'hand-written', 'put, 64 callers', 0.9),
+      row('documents', 'put, 64 callers', 'hand-written', 'put, 64 callers', 0.9, connections),
+      row('documents', 'put, 64 callers, pool of 32', 'hand-written', 'the same, each with 32 connections', 0.9),
       row('documents', 'patch', 'hand-written', 'patch', 0.9),
-      row('documents', 'patch, 64 callers', 'hand-written', 'patch, 64 callers', 0.9),
+      row('documents', 'patch, 64 callers', 'hand-written', 'patch, 64 callers', 0.9, connections),
+      row('documents', 'patch, 64 callers, pool of 32', 'hand-written', 'the same, each with 32 connections', 0.9),
       row('documents', 'bulk 10k', 'hand-written', '10,000 documents in one call', 0.9),
       row(
         'documents',
@@ -107,12 +113,26 @@ export const groups: readonly { readonly name: string; readonly title: string; r
           'workflow',
           `${callers} handled`,
           'graphile-worker',
-          `told as theirs are, ${name(callers)}, to graphile-worker`,
+          `answered as theirs are, ${name(callers)}, to graphile-worker`,
           [1.1, 2.2][at],
           flushes,
         ),
-        row('workflow', `${callers}`, 'dbos', `publish → settled, ${name(callers)}, to DBOS Transact`),
-        row('workflow', `${callers} with a step`, 'dbos', `the same with a step, ${name(callers)}, to DBOS Transact`),
+        row(
+          'workflow',
+          `${callers}`,
+          'dbos',
+          `publish → settled, ${name(callers)}, to DBOS Transact`,
+          undefined,
+          inPlace,
+        ),
+        row(
+          'workflow',
+          `${callers} with a step`,
+          'dbos',
+          `the same with a step, ${name(callers)}, to DBOS Transact`,
+          undefined,
+          inPlace,
+        ),
       ])
       .concat([
         row('workflow', 'backlog', 'pg-boss', 'a backlog, to pg-boss', 1.2, history),
@@ -136,15 +156,21 @@ export const groups: readonly { readonly name: string; readonly title: string; r
       ],
       ...['page of 500 at the end', 'claim 50, and give them back', 'streams.list', 'events.list', 'workflows.list'],
       ...['deadLetters.list', 'deadLetters.stats', 'consumers.list', 'consumers.status'],
-    ].map(each => row('growth', each, 'ours', each, 0.77)),
+    ].map(each => row('growth', each, 'ours', each, 0.77, each === 'streams.list' ? looks : undefined)),
   },
   {
     name: 'other',
     title: 'Projections and start',
     rows: [
-      row('catchup', 'runner', 'per-event statement', 'fold the log into documents, to a statement per event', 10),
+      row(
+        'catchup',
+        'runner',
+        'per-event statement',
+        'fold 100,000 events into documents, to a statement per event',
+        10,
+      ),
       row('catchup', 'rebuild', 'per-event statement', 'rebuild, to a statement per event', 10),
-      row('catchup', 'runner', 'emmett', 'fold, to Emmett’s rebuild', 10),
+      row('catchup', 'runner', 'emmett', 'fold 20,000 events, to Emmett’s rebuild', 10),
       row('start', 'new embedded store', 'ours', 'a new embedded store, CPU, to one without the image', 2.86),
     ],
   },

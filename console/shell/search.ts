@@ -117,7 +117,7 @@ async function findActions(text: string, signal: AbortSignal): Promise<Found[]> 
   }))
 }
 
-/** What the buttons of a handler or a schedule do. Its state is not known here: both ways are offered. */
+/** The actions of a handler or a schedule, as its buttons do them. Its state is not known here: both ways are offered. */
 function actionsOf({ kind, name }: Thing): Found[] {
   const action = (verb: string, icon: IconName, command: string, run: () => unknown): Found => ({
     ...{ key: `${verb} ${kind} ${name}`, group: 'Do', icon, label: `${verb} ${kind} ${name}`, detail: '' },

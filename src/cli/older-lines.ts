@@ -22,7 +22,7 @@ export interface OlderLine {
 
 export interface Answer {
   readonly line: string
-  /** What is different here, as a sentence without its end. */
+  /** The difference to the older line, as a sentence without its end. */
   readonly reason?: string | undefined
 }
 

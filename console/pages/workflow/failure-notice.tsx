@@ -2,7 +2,7 @@ import { pageUrl } from '../../api/place.ts'
 import { Shape } from '../../parts/icon.tsx'
 import type { Status } from './workflow.tsx'
 
-/** What failed for good, first: with the way to its dead letter. */
+/** Failures for good come first, with the way to their dead letters. */
 export function FailureNotice({ status: { correlationId, lastFailure, deadLetters } }: { status: Status }) {
   if (deadLetters === 0 || lastFailure === undefined) return null
   return (

@@ -255,10 +255,10 @@ export async function openPostgres(given: PostgresOptions): Promise<Database> {
 const maxCopyTries = 3
 
 /** Timers of Node and settings of PostgreSQL end after 24.8 days; ours on the server are a little later than these. */
-const longestMs = 24 * 24 * 3_600_000
+const maxTimerMs = 24 * 24 * 3_600_000
 
 function bounded(ms: number): number {
-  return Math.min(ms, longestMs)
+  return Math.min(ms, maxTimerMs)
 }
 
 /** A store that polls needs no notifications. */

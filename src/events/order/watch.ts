@@ -113,7 +113,8 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): HeadWatch
         }
         waiters.add(waiter)
         stopListening ??= watched.listen(onHint)
-        const isCurrent = isQuiet() && isOf(seen) && known!.settled <= after
+        // One that has looked by itself may have seen more.
+        const isCurrent = isQuiet() && known === seen && known!.settled <= after
         if (isCurrent && watched.isAlone?.() === true) loop.lookIn(pollMs)
         else loop.lookNow().catch(() => {})
       })

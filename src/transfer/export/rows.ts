@@ -78,7 +78,7 @@ function pageRows(sizes: readonly number[], maxRows: number): number {
 }
 
 const pageBytes = 1024 * 1024
-/** What the names of columns and the other values of a row take, about. */
+/** The names of columns and the other values of a row take about this much. */
 const rowBytes = 200
 
 const fetchFrom = (cursor: 'export_rows' | 'export_sizes', rows: number) =>
