@@ -2397,7 +2397,7 @@ set plan_cache_mode = force_generic_plan
 set enable_bitmapscan = off
 set jit = off
 as $body$
--- revision 7
+-- revision 8
 declare
   moment timestamptz;
   open_routes integer[];
@@ -2575,7 +2575,9 @@ begin
   end loop;
 
   return query
-    select x, e, d.edited
+    select x,
+      case when sum(e.bytes) over so_far - e.bytes < 8388608 then e end,
+      case when sum(e.bytes) over so_far - e.bytes < 8388608 then d.edited end
     from "rillflow"."workflow_executions" as x
     join "rillflow"."workflow_routes" as r on r.id = x.route
     left join "rillflow"."events" as e on e.position = x.position
@@ -2585,6 +2587,7 @@ begin
       and d.event_id = e.event_id
       and d.state = 'retrying'
     where x.id = any(claimed || held)
+    window so_far as (order by x.rank, x.position rows unbounded preceding)
     order by x.rank, x.position;
 end
 $body$;

@@ -10,14 +10,16 @@ import { provision, useEveryPart } from './sample-usage.ts'
 import { readCatalogue } from './volatility.ts'
 
 /**
- * What is sent elsewhere than to the tables of a tenant on a cluster: the copies that move a tenant between plain servers
- * (a cluster moves its own), statements of sequences (a cluster has counters), and locks that hold for a schema as a whole,
- * which are all taken through the one address that changes of tables go to.
+ * Statements that are never sent to the tables of a tenant on a cluster: the copies that move a tenant between plain servers
+ * (a cluster moves its own), statements of sequences (a cluster has counters), locks that hold for a schema as a whole,
+ * which are all taken through the one address that changes of tables go to, and the one statement of saves that go
+ * together: where rows are on nodes, each save takes a few (`Database.hasNodes`).
  */
 const elsewhere = [
   { rules: [19, 26], label: /^move\./ },
   { rules: [27], label: /^(schema\.raise_sequence|schema\.drawn_sequences|move\..*|events\.settle_.*)$/ },
   { rules: [26], label: /^(schema\.lock|schema\.lock_to_build|import\.lock|tenants\.make_lock)$/ },
+  { rules: [26], label: /^sessions\.save$/ },
 ]
 
 const ours = new Set(readSources('src').flatMap(({ text }) => text.match(/[a-z_]+\.[a-z_]+/g) ?? []))
