@@ -714,7 +714,7 @@ create or replace function "rillflow"."append_one"(
 language plpgsql volatile
 set jit = off
 as $body$
--- revision 4
+-- revision 5
 declare
   p_count constant integer := cardinality(p_ids);
   moment timestamptz;
@@ -841,7 +841,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 5
+-- revision 6
 declare
   appends constant integer := cardinality(p_allow_archived);
   parts constant integer := cardinality(p_part_appends);
@@ -1570,6 +1570,18 @@ begin
       returning position)
     select array_agg(position) into positions from inserted;
   end if;
+end
+$body$;
+
+-- function appended_at
+
+create or replace function "rillflow"."appended_at"(out moment timestamptz)
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+begin
+  moment := nullif(current_setting('rillflow.appended_at', true), '')::timestamptz;
 end
 $body$;
 

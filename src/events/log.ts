@@ -49,6 +49,7 @@ const objects = [
   'settle',
   'append_one',
   'append_batch',
+  'appended_at',
   'inline_projections',
   'inline_changes',
   'append_check',

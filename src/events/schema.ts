@@ -18,6 +18,7 @@ import { type Part, sequence } from '../schema/part.ts'
 import { appendBatch } from './append/append-batch.sql.ts'
 import { appendOne } from './append/append-one.sql.ts'
 import { appendCheck, appendCheckOne, appendStore } from './append/append-phases.sql.ts'
+import { appendedAt } from './append/fragments.sql.ts'
 import { announce, draw, settle, signed32 } from './order/order.sql.ts'
 
 export const eventsPart: Part = {
@@ -86,5 +87,16 @@ export const eventsPart: Part = {
     `insert into ~inline_changes (id, changes) values (1, 0)`,
   ],
   drawn: [{ sequence: 'events_position', table: 'events', column: 'position' }],
-  functions: [signed32, announce, draw, settle, appendOne, appendBatch, appendCheck, appendCheckOne, appendStore],
+  functions: [
+    signed32,
+    announce,
+    draw,
+    settle,
+    appendOne,
+    appendBatch,
+    appendCheck,
+    appendCheckOne,
+    appendStore,
+    appendedAt,
+  ],
 }

@@ -252,6 +252,8 @@ const others: SchemaShape = {
       '(p_stream text, p_expected text, p_version bigint, p_allow_archived boolean, p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcome text, OUT version bigint, OUT last_position bigint) returns record language plpgsql volatile set jit=off',
     append_store:
       '(p_refused text, p_streams text[], p_base bigint[], p_created_at timestamp with time zone, p_event_parts integer[], p_event_numbers integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT positions bigint[]) returns bigint[] language plpgsql volatile set jit=off',
+    appended_at:
+      '(OUT moment timestamp with time zone) returns timestamp with time zone language plpgsql volatile set jit=off',
     clock: '(p_column anyelement) returns timestamp with time zone language plpgsql immutable',
     consumers_draw: '(p_count integer, OUT drawn bigint[]) returns bigint[] language plpgsql volatile set jit=off',
     draw: '(p_count integer, OUT drawn bigint[]) returns bigint[] language plpgsql volatile set jit=off',

@@ -341,7 +341,7 @@ export const checkAppends = (lookForInline: Fragment): Fragment => fragment`
   ${advanceStreams}
   ${removeTraces}`
 
-export const appendBatch: SqlFunction = plpgsql({ revision: 5, settings: byIndexOnly })`
+export const appendBatch: SqlFunction = plpgsql({ revision: 6, settings: byIndexOnly })`
   create function ~append_batch(
     ${batchArguments},
     p_event_numbers integer[],

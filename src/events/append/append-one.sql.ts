@@ -14,7 +14,7 @@ import { fragment } from '../../database/sql.ts'
 import { plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 import { advanceStream, beforeInsert, eventArguments, insertEvents, refuseInline, sayWhen } from './fragments.sql.ts'
 
-export const appendOne: SqlFunction = plpgsql({ revision: 4 })`
+export const appendOne: SqlFunction = plpgsql({ revision: 5 })`
   create function ~append_one(
     p_stream text,
     p_expected text,

@@ -26,7 +26,7 @@
  * of a stream is a word, too: `any`, `empty`, `exists`, or `exact` with a version at its side.
  */
 import { type Fragment, fragment } from '../../database/sql.ts'
-import { pieceByNumbers } from '../../schema/plpgsql.ts'
+import { byNumbers, pieceByNumbers, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 import { positions } from '../order/order.sql.ts'
 
 /**
@@ -57,12 +57,26 @@ export const beforeInsert: Fragment = positions.before(fragment`cardinality(p_id
 
 /**
  * Says when the events were stored, in a setting of the transaction: a caller that knows it needs not read its own events
- * back. (Another result would be another signature, which processes of two versions cannot share.)
+ * back. (Another result would be another signature, which processes of two versions cannot share.) On Citus the caller may
+ * be on another node, which has no such setting: there it reads them.
  */
-export const sayWhen: Fragment = fragment`perform set_config('rillflow.appended_at', moment::text, true);`
+export const sayWhen: Fragment = pieceByNumbers({
+  announced: fragment`perform set_config('rillflow.appended_at', moment::text, true);`,
+  counter: fragment`-- A caller on another node would not know a setting.`,
+})
 
-/** The same in the statement that calls the function; null of a refused append. */
-export const appendedAt: Fragment = fragment`nullif(current_setting('rillflow.appended_at', true), '')::timestamptz`
+/** For the statement that has called one of these functions; null of a refused append. */
+export const appendedAt: SqlFunction = byNumbers({
+  announced: plpgsql({ revision: 1 })`
+    create function ~appended_at(out moment timestamptz)
+    begin
+      moment := nullif(current_setting('rillflow.appended_at', true), '')::timestamptz;
+    end`,
+  counter: plpgsql({ revision: 1 })`
+    create function ~appended_at(out moment timestamptz)
+    begin
+    end`,
+})
 
 /**
  * Stores the events under the positions drawn for them. Nothing follows but the commit: with counters, other appends

@@ -15,7 +15,6 @@ import {
   VersionConflict,
 } from '../errors.ts'
 import { type Log, whereLogIs } from '../log.ts'
-import { appendedAt } from './fragments.sql.ts'
 import { type CheckedEvent, expectedVersion, expectedWord, type Part } from './prepare.ts'
 
 /** One call of append: all of its parts are stored, or none. */
@@ -85,7 +84,7 @@ export type OutcomeKind =
 export async function sendOne(executor: Executor, log: Log, append: Append): Promise<Outcome> {
   const { stream, expected, events } = append.parts[0]!
   const [row] = await executor.runArrays(sql`/* events.append */
-    select outcome, version, last_position, ${appendedAt} as appended_at
+    select outcome, version, last_position, ${log.names.appended_at}() as appended_at
     from ${log.names.append_one}(
       p_stream => ${stream}::text,
       p_expected => ${expectedWord(expected)}::text,
@@ -110,7 +109,7 @@ export async function sendBatch(
     isSingle && given.length > 1 ? [...given].sort((a, b) => byBytes(a.parts[0]!.stream, b.parts[0]!.stream)) : given
   const parts = appends.flatMap(append => append.parts)
   const [row] = await executor.runArrays(sql`/* events.append_batch */
-    select outcomes::text, failed_parts::text, versions::text, positions, ${appendedAt} as appended_at
+    select outcomes::text, failed_parts::text, versions::text, positions, ${log.names.appended_at}() as appended_at
     from ${log.names.append_batch}(
       ${batchArguments(appends, waits)},
       p_event_numbers => ${eventNumbers(parts)}::integer[],

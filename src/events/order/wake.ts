@@ -66,7 +66,8 @@ export function openWake(log: Log): Wake {
     const [what, sender] = payload.split('\n@')
     // The sender has called its own listeners already.
     if (sender === self) return
-    othersSentAt = elapsedMs()
+    // Other schemas of the database have the same channel.
+    if (what === '' || what === log.schema || what?.startsWith(`${log.schema}\n`)) othersSentAt = elapsedMs()
     // An empty payload stands for all hints that were lost while the connection was down.
     for (const kind of listeners.keys()) if (what === '' || what === payloadOf(kind)) hint(kind)
   }
