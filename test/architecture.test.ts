@@ -115,7 +115,7 @@ const sentences: Record<string, Example> = {
   },
   'a file of src is long enough to be worth opening, or has a reason': {
     rule: rules.shortFilesHaveReasons(reasonsToBeShort),
-    caught: { 'src/events/outcome-word.ts': 'x\n'.repeat(39), 'src/core/definition.ts': 'x\n'.repeat(41) },
+    caught: { 'src/events/outcome-word.ts': 'x\n'.repeat(39), 'src/core/printable.ts': 'x\n'.repeat(41) },
     passed: {
       'src/events/errors.ts': '',
       'src/events/schema.ts': '',

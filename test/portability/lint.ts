@@ -239,11 +239,8 @@ function settingOf(call: Node): string {
 }
 
 /** The schema's name separates tenants: session settings must not. Two settings choose how a new schema is made. */
-/** The last one carries a second result of a function to the statement that calls it, on the same node. */
-const notGuards = ['rillflow.numbers', 'citus.enable_schema_based_sharding', 'rillflow.appended_at']
-
 function isGuard(setting: string): boolean {
-  if (notGuards.includes(setting)) return false
+  if (setting === 'rillflow.numbers' || setting === 'citus.enable_schema_based_sharding') return false
   return setting.includes('.') || setting === 'search_path'
 }
 
