@@ -117,7 +117,9 @@ async function applyEvents(given: Omit<Work, 'openings'>, whole: Page): Promise<
 async function parkPage(work: Omit<Work, 'openings'>, page: Page): Promise<Page | BatchOutcome> {
   const { log, consumer, lease, from, batchLimit, lost } = work
   const { events, reached } = page
-  if (events.length === 0 || !mayPark(consumer.policy)) return page
+  // One that takes whole pages at once tries them again until they are applied: it has no dead letters to park behind.
+  const isAtOnce = consumer.handleAtOnce !== undefined
+  if (events.length === 0 || isAtOnce || !mayPark(consumer.policy)) return page
   const parked = await parkedStreams(log, lease.consumer, streamsOf(events))
   const first = events.findIndex(event => parked.has(event.stream))
   if (first < 0) return page
