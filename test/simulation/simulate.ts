@@ -3,6 +3,7 @@
  *
  *     const { problems, trace } = await simulate(planOf(42))
  */
+import type { Clock } from '../../src/core/clock.ts'
 import type { Database } from '../../src/database/database.ts'
 import { openPglite } from '../../src/database/pglite/pglite.ts'
 import { identifier } from '../../src/database/sql.ts'
@@ -41,6 +42,8 @@ const pollMs = 5_000
  * every statement is slower for them.
  */
 let engine: Promise<Database> | undefined
+/** For the engine time stands still: when it vacuums depends on the runs before, and takes timers and turns of the world. */
+const still: Clock = { now: () => new Date(0), setTimeout: () => ({ cancel() {} }) }
 let runs = 0
 const maxRuns = 25
 
@@ -51,7 +54,7 @@ async function takeEngine(): Promise<Database> {
     runs = 0
   }
   runs++
-  engine ??= openPglite({ memory: true })
+  engine ??= openPglite({ memory: true }, { clock: still })
   return engine
 }
 
