@@ -24,7 +24,7 @@ test('help needs no store, has an example, and goes to stdout', async () => {
   expect(program.stdout).toMatch(
     /Usage {2}rillflow COMMAND\n[\s\S]*\n {2}status +Show the state of the store at a glance\n/,
   )
-  expect(noun.stdout).toContain('Usage  rillflow events tail|list|show|why|append|export|import')
+  expect(noun.stdout).toContain('Usage  rillflow events tail|list|show|types|position|why|append|export|import')
   expect(verb.stdout).toMatch(
     /Usage {2}rillflow events append STREAM TYPE \[DATA\] \[OPTIONS\]\n[\s\S]*\nExample\n {2}rillflow events append order-42/,
   )
@@ -146,8 +146,8 @@ test('completion knows every command, in three shells', async () => {
   expect(JSON.parse(json.stdout)).toMatchObject({ 'events tail': expect.arrayContaining(['--follow', '--json']) })
   const expected = {
     'rillflow pro': ['projections'],
-    'rillflow events ': ['tail', 'list', 'show', 'why', 'append', 'export', 'import'],
-    'rillflow events t': ['tail'],
+    'rillflow events ': ['tail', 'list', 'show', 'types', 'position', 'why', 'append', 'export', 'import'],
+    'rillflow events t': ['tail', 'types'],
     'rillflow --url postgres://localhost/shop --json dead-letters re': ['retry', 'resolve'],
     'rillflow events tail --fol': ['--follow', '--folder'],
     'rillflow events show 01a1 --sch': ['--schema'],

@@ -151,7 +151,7 @@ test('dead letters are listed, shown, retried, resolved and deleted', async () =
     json: { items: [{ consumer: 'order-totals', eventId, state: 'open' }] },
   })
   await shop.shows('dead-letters stats', {
-    text: [/^OWNER +OPEN +RETRYING +REPLAYED +RESOLVED\norder-totals +1 +0 +0 +0\n$/],
+    text: [/^OWNER +OPEN +RETRYING +PARKED +REPLAYED +RESOLVED\norder-totals +1 +0 +0 +0 +0\n$/],
     json: { items: [{ consumer: 'order-totals', open: 1 }] },
   })
   await shop.shows(`dead-letters show order-totals ${eventId}`, {
