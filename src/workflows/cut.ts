@@ -113,15 +113,17 @@ async function cancelIfOpen(names: Names, tx: Executor, id: string, reason: stri
 
 /** Removes the executions of events that are deleted. A running compensation is not cancelled above, so it is removed here. */
 async function removeExecutions(names: Names, tx: Executor, workflow: WorkflowRow, position: number): Promise<void> {
+  // Two statements, because on Citus one with a table is sent to its node, where the function may not change rows.
+  const cut = await tx.run<{ id: string }>(sql`/* workflows.executions_to_cut */
+    select x.id
+    from ${names.workflow_executions} as x
+    where x.correlation_id = ${workflow.id}::text
+      and (${workflow.is_new}::boolean or x.position > ${position}::bigint)`)
   await tx.run(sql`/* workflows.cut_executions */
     select ${names.workflow_remove}(
       p_owner => 'upkeep',
       p_correlation => ${workflow.id}::text,
-      p_ids => (
-        select array_agg(x.id)
-        from ${names.workflow_executions} as x
-        where x.correlation_id = ${workflow.id}::text
-          and (${workflow.is_new}::boolean or x.position > ${position}::bigint)),
+      p_ids => ${cut.length === 0 ? null : cut.map(({ id }) => id)}::uuid[],
       p_lanes => ${names.workflow_hold_lanes}(p_correlation => ${workflow.id}::text),
       p_joins => 0)`)
 }

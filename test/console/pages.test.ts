@@ -192,7 +192,7 @@ test('a role that sees only figures gets that reason on every page, in place of 
 })
 
 test('while the database does not answer every page says so, with its title and the way to try again', async () => {
-  await using seen = await visit('about:blank')
+  await using seen = await visit(shop.url)
   const error = { code: 'database_unavailable', message: 'The database does not answer.', retryable: true, data: {} }
   await seen.page.route(/\/api\/v1(\/|\?|$)/, route => route.fulfill({ status: 503, json: { error } }))
 

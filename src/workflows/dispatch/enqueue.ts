@@ -67,13 +67,16 @@ export async function wakeDue(log: Log, ids: readonly string[]): Promise<number>
 /** Wakes suspended executions, because their wait is over. One that waits for its next retry is not woken. */
 export async function wakeSuspended(log: Log, tx: Executor, ids: readonly string[]): Promise<number> {
   const names = workflowNames(log)
+  // Two statements, because on Citus one with a table is sent to its node, where the function may not change rows.
+  const suspended = await tx.run<{ id: string }>(sql`/* workflows.suspended */
+    select x.id
+    from ${names.workflow_executions} as x
+    where x.id = any(${[...new Set(ids)]}::uuid[])
+      and x.state = 'suspended'`)
+  if (suspended.length === 0) return 0
   const [row] = await tx.runArrays(sql`/* workflows.wake */
     select woken
-    from ${names.workflow_wake}(p_ids => (
-      select array_agg(x.id)
-      from ${names.workflow_executions} as x
-      where x.id = any(${[...new Set(ids)]}::uuid[])
-        and x.state = 'suspended'))`)
+    from ${names.workflow_wake}(p_ids => ${suspended.map(({ id }) => id)}::uuid[])`)
   return Number((row as [number])[0])
 }
 

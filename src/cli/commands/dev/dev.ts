@@ -21,6 +21,7 @@ import { findConfig } from '../../config.ts'
 import { hasParent, isToStartAgain } from '../../interrupt.ts'
 import { count, digits } from '../../output/amount.ts'
 import { type Output, type Style, warningLogger } from '../../output/output.ts'
+import { wrapped } from '../../output/table.ts'
 import { eventLine } from '../events.ts'
 import {
   type Address,
@@ -153,10 +154,12 @@ function introduction(
   const { bold, cyan, dim } = style.colour
   const { store, where, isInMemory } = opened
   const summary = workText(work) || 'nothing, because the configuration has nothing to run'
+  const title = isShop ? 'The shop' : 'Your store'
+  const opening = `${title} is open: ${where}, schema ${store.schema.name}. Press Ctrl-C to stop.`
   return [
     '',
-    `${bold(isShop ? 'The shop' : 'Your store')} is open: ${where}, schema ${store.schema.name}. Press Ctrl-C to stop.`,
-    dim(`Running ${summary}.`),
+    wrapped(opening, style.width, 0).replace(title, bold(title)),
+    dim(wrapped(`Running ${summary}.`, style.width, 0)),
     `See it in a browser: ${bold(cyan(url))}`,
     '',
     'In a second terminal:',
