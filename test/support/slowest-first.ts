@@ -18,7 +18,7 @@ export class SlowestFirst implements TestSequencer {
   }
 }
 
-/** Long files have many tests; those that start processes are slow however short they are. */
+/** Long files have many tests; those that start processes, or run many seeds, are slow however short they are. */
 function sizeOf(path: string): number {
-  return statSync(path).size + (/\/test\/(chaos|docs)\//.test(path) ? 1_000_000 : 0)
+  return statSync(path).size + (/\/test\/(chaos|docs|simulation)\//.test(path) ? 1_000_000 : 0)
 }
