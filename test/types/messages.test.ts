@@ -1,6 +1,6 @@
 /** What the compiler says about common mistakes, and where: at the word that is wrong, with what there is instead. */
 import { execFile } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -309,14 +309,23 @@ async function errorsOf(
   }
 }
 
-/** The compiler of the project, and an older one where another package has brought it along. */
-const compilers = ['typescript', '@arethetypeswrong/core/node_modules/typescript']
-  .map(name => resolve('node_modules', name))
-  .filter(folder => existsSync(folder))
-  .map(folder => {
-    const { version }: { version: string } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
-    return { version, path: join(folder, 'bin/tsc') }
+/** A package of its own: a second compiler in ours would take the place of `tsc`. */
+const oldest = resolve('test/types/oldest')
+const hasOldest =
+  existsSync(join(oldest, 'node_modules/typescript')) || (await hasInstalled(oldest)) || process.env.CI !== undefined
+
+function hasInstalled(folder: string): Promise<boolean> {
+  return new Promise(done => {
+    const options = ['--ignore-scripts', '--no-audit', '--no-fund']
+    execFile('npm', ['--prefix', folder, 'ci', ...options], error => done(error === null))
   })
+}
+
+/** The compiler of the project, and the oldest one that users may have; that is left out where no registry answers. */
+const compilers = [
+  { version: '7', path: resolve('node_modules/typescript/bin/tsc') },
+  ...(hasOldest ? [{ version: '5.4', path: join(oldest, 'node_modules/typescript/bin/tsc') }] : []),
+]
 
 test.each(compilers)(
   'TypeScript $version reports mistakes at the word that is wrong, and says what there is instead',
