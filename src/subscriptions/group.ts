@@ -154,7 +154,8 @@ export function openGroup(parts: SubscriptionParts, options: SubscriptionOptions
         ...{ name: row, kind: 'subscription' as const, from, leaseMs, isMade: true },
         run: (lease: HeldLease) =>
           runPartition(lease, index).catch((error: unknown) => {
-            failUnlessTemporary(error)
+            // A runner that stops in the middle of a statement cuts that off: that is not a failure of the subscription.
+            if (!lease.lost.aborted) failUnlessTemporary(error)
             // The runner takes it anew after its next look.
           }),
       }))

@@ -1,5 +1,10 @@
 import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/abort.ts'
+import type { Database } from '../../src/database/database.ts'
+import { OutcomeUnknown } from '../../src/database/errors.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { defineSubscription } from '../../src/subscriptions/subscription.ts'
+import { openDatabase } from '../support/engines.ts'
 import { runSubscription } from '../support/run-subscription.ts'
 import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -87,6 +92,46 @@ test('a callback that never returns does not keep a stop from ending', async () 
 
   expect(signal!.aborted).toBe(true)
   expect(await take(store.subscribe('mailer'), 1)).toMatchObject([{ version: 1 }])
+})
+
+test('a runner that cannot start, and gives back a partition in the middle of a statement, does not pause its subscription', async () => {
+  const database = await openDatabase()
+  const answer = deferred<void>()
+  let isAsked = false
+  const breaking: Database = {
+    ...database,
+    async run(statement) {
+      if (statement.label === 'subscriptions.row') {
+        isAsked = true
+        await answer.promise
+      }
+      return database.run(statement)
+    },
+    transaction: (work, options) =>
+      database.transaction(async tx => {
+        const run: typeof tx.run = async statement => {
+          if (statement.label === 'consumers.take' && statement.values.includes('totals')) {
+            await waitUntil(() => isAsked)
+            throw new OutcomeUnknown({ eventIds: [], reason: 'The answer was lost.' })
+          }
+          return tx.run(statement)
+        }
+        return work({ ...tx, run })
+      }, options),
+  }
+  const { store, query } = await openShop({ database: breaking })
+  await store.register(
+    defineSubscription('mailer', { run: () => {} }),
+    defineProjection('totals', { on: { OrderPlaced: async () => {} } }),
+  )
+
+  const { error } = await outcome(store.start({ only: ['subscriptions', 'projections'] }))
+  answer.resolve()
+
+  expect(error).toMatchObject({ code: 'outcome_unknown' })
+  expect(await query('select paused_at, owner from ~consumers where kind = $1', ['subscription'])).toEqual([
+    { paused_at: null, owner: null },
+  ])
 })
 
 test('closing the store stops its subscriptions', async () => {
