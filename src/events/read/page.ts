@@ -8,7 +8,7 @@ import { category } from '../../core/name.ts'
 import { maxPageBytes } from '../../core/page.ts'
 import { newline } from '../../database/copy-text.ts'
 import type { Executor } from '../../database/database.ts'
-import { literal, numeral, sql } from '../../database/sql.ts'
+import { fragment, literal, numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
 import type { EventFilter, ReadLogOptions } from './log.ts'
@@ -85,14 +85,7 @@ export async function filteredRows(
   const types = options.types?.flatMap(type => log.upcasters.sourcesOf(type)) ?? null
   const filtered = types !== null || streams !== null || categories !== null || headers !== null
   const to = filtered && correlationId === null && end - after > window ? after + window : end
-  const rows = await executor.runArrays(
-    correlationId === null
-      ? sql`/* events.read_log */
-          select ${eventColumns}, total
-          from (
-            select ${storedColumns}, sum(bytes) over (order by position rows unbounded preceding) as total
-            from ${log.names.events} as e
-            where position > ${after}::bigint
+  const isWanted = fragment`position > ${after}::bigint
               and position <= ${to}::bigint
               and (${types}::text[] is null or type = any(${types}::text[]))
               and (${streams}::text[] is null or stream = any(${streams}::text[]))
@@ -103,7 +96,15 @@ export async function filteredRows(
               and (${includeArchived}::boolean or not exists (
                 select from ${log.names.streams} as archived
                 where archived.stream = e.stream
-                  and archived.archived_at is not null))
+                  and archived.archived_at is not null))`
+  const rows = await executor.runArrays(
+    correlationId === null
+      ? sql`/* events.read_log */
+          select ${eventColumns}, total
+          from (
+            select ${storedColumns}, sum(bytes) over (order by position rows unbounded preceding) as total
+            from ${log.names.events} as e
+            where ${isWanted}
             order by position
             limit ${limit}::integer) as page
           where total - bytes < ${maxPageBytes}::bigint
@@ -114,18 +115,7 @@ export async function filteredRows(
             select ${storedColumns}, sum(bytes) over (order by position rows unbounded preceding) as total
             from ${log.names.events} as e
             where correlation_id = ${correlationId}::text
-              and position > ${after}::bigint
-              and position <= ${to}::bigint
-              and (${types}::text[] is null or type = any(${types}::text[]))
-              and (${streams}::text[] is null or stream = any(${streams}::text[]))
-              and (${categories}::text[] is null or (
-                split_part(stream, '-', 1) = any(${categories}::text[])
-                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
-              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
-              and (${includeArchived}::boolean or not exists (
-                select from ${log.names.streams} as archived
-                where archived.stream = e.stream
-                  and archived.archived_at is not null))
+              and ${isWanted}
             order by position
             limit ${limit}::integer) as page
           where total - bytes < ${maxPageBytes}::bigint
